@@ -1,0 +1,1 @@
+"""The data set on disk: schema, writer, reader."""

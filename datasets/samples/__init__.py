@@ -1,0 +1,1 @@
+"""The embedded traces that `agentx demo` replays (see NOTICE)."""

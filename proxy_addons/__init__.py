@@ -1,0 +1,1 @@
+"""Capture: a mitmproxy addon, its spool, and what reads the wire."""

@@ -1,0 +1,1 @@
+"""Bytes to exchanges: content encodings, event streams, and each API dialect."""
