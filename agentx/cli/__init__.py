@@ -16,15 +16,7 @@ import click
 from agentx import __version__
 from agentx.cli.errors import sentence_and_status
 
-COMMANDS = {
-    "build": "agentx.cli.build:build",
-    "capture": "agentx.cli.capture:capture",
-    "demo": "agentx.cli.demo:demo",
-    "engine": "agentx.cli.engine:engine",
-    "import": "agentx.cli.import_:import_",
-    "replay": "agentx.cli.replay:replay",
-    "report": "agentx.cli.report:report",
-    "stats": "agentx.cli.stats:stats",
+COMMANDS: dict[str, str] = {
 }
 """Command name to `module:attribute`."""
 
