@@ -17,11 +17,20 @@ _MS = pa.int64()
 _INDEX = pa.int32()
 
 
-def _table(**columns: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field(name, kind) for name, kind in columns.items()])
+def _list(item: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", item, nullable=False))
+
+
+def _table(filled: str, **columns: pa.DataType) -> pa.Schema:
+    """A schema; the columns named in `filled` have a value in every row."""
+    always = frozenset(filled.split())
+    return pa.schema(
+        [pa.field(name, kind, nullable=name not in always) for name, kind in columns.items()]
+    )
 
 
 SESSIONS = _table(
+    "session_id source requests",
     session_id=_NAME,
     start_ms=_MS,
     contributor=_INDEX,
@@ -31,6 +40,7 @@ SESSIONS = _table(
 """One row a session, in the order in which their requests are stored; `requests` counts them."""
 
 AGENTS = _table(
+    "session_id agent_id",
     session_id=_NAME,
     agent_id=_NAME,
     spawned_by=_INDEX,
@@ -47,10 +57,12 @@ AGENTS = _table(
 )
 
 REQUESTS = _table(
+    "session_id request agent_id kind context_tokens blocks keyframe append_start append_len "
+    "status",
     session_id=_NAME,
     request=_INDEX,
     parent=_INDEX,
-    waits_for=pa.list_(_INDEX),
+    waits_for=_list(_INDEX),
     agent_id=_NAME,
     spawned_by=_INDEX,
     kind=_NAME,
@@ -73,23 +85,24 @@ REQUESTS = _table(
     keep_blocks=_INDEX,
     blocks=_INDEX,
     keyframe=pa.bool_(),
-    append_start=pa.list_(pa.int64()),
-    append_len=pa.list_(_INDEX),
+    append_start=_list(pa.int64()),
+    append_len=_list(_INDEX),
     tail_id=pa.int64(),
-    prefix_breakers=pa.list_(_NAME),
+    prefix_breakers=_list(_NAME),
     status=_NAME,
     stop_reason=_NAME,
     error=_NAME,
-    tool_names=pa.list_(_NAME),
+    tool_names=_list(_NAME),
     edge_evidence=_NAME,
     edge_confidence=pa.float32(),
-    input_types=pa.list_(_NAME),
-    output_types=pa.list_(_NAME),
+    input_types=_list(_NAME),
+    output_types=_list(_NAME),
     streamed=pa.bool_(),
 )
 """One row a request, all of a session's together, by `request`."""
 
 SEGMENTS = _table(
+    "session_id request position kind tokens",
     session_id=_NAME,
     request=_INDEX,
     position=_INDEX,
@@ -98,5 +111,8 @@ SEGMENTS = _table(
     tool_name=_NAME,
 )
 """What each request appends; absent in an import that has no segments."""
+
+TABLES = {"sessions": SESSIONS, "agents": AGENTS, "requests": REQUESTS, "segments": SEGMENTS}
+"""By name; the file is `<name>.parquet`."""
 
 PREFIX_COLUMNS = ("parent", "keep_blocks", "keyframe", "append_start", "append_len")
