@@ -32,7 +32,6 @@ _COUNTS = (
     "first_output_ms",
     "end_ms",
     "think_ms",
-    "think_source_ms",
     "opaque_tokens",
     "input_tokens",
     "cached_tokens",

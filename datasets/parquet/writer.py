@@ -40,7 +40,8 @@ class DatasetWriter:
 
     def __init__(self, out: Path, info: DatasetInfo, overwrite: bool = False) -> None:
         self._out = out.absolute() if not out.is_symlink() else out.resolve()
-        self._info = info
+        self.info = info
+        """May be replaced until the end (what was dropped is known late), but for block_size."""
         self._overwrite = overwrite
         self._counts = Counts()
         self._numbering = Numbering()
@@ -72,16 +73,11 @@ class DatasetWriter:
                 table.abandon()
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    @property
-    def counts(self) -> Counts:
-        """What was added so far."""
-        return self._counts
-
     def add(self, session: Session) -> None:
         """Append a session. Its block integers go on from those of the sessions before it."""
         if session.session_id in self._names:
             raise DatasetError(f"two sessions have the session_id {session.session_id!r}")
-        check_session(session, self._info.block_size)
+        check_session(session, self.info.block_size)
         self._numbering.check(session)
         self._names.add(session.session_id)
         self._table("sessions").add([session])
@@ -110,9 +106,10 @@ class DatasetWriter:
             raise DatasetError(f"no session to write to {self._out}")
         for table in self._tables.values():
             table.close()
-        info = replace(self._info, counts=self._counts)
-        (folder / INFO_FILE).write_bytes(info.to_json())
-        (folder / CARD_FILE).write_text(data_card(info, sorted(self._tables)), encoding="utf-8")
+        self.info = replace(self.info, counts=self._counts)
+        (folder / INFO_FILE).write_bytes(self.info.to_json())
+        card = data_card(self.info, sorted(self._tables))
+        (folder / CARD_FILE).write_text(card, encoding="utf-8")
         for path in folder.iterdir():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
