@@ -186,7 +186,7 @@ class _Planner:
         return max(ended)[1] if ended else None
 
     def _recorded_think(self, request: Request, after: set[int]) -> int | None:
-        """Think time computed anew from recorded ends, for dependencies that are not the trace's."""
+        """Think time from recorded ends, for dependencies that are not the trace's own."""
         ends = [self.session.requests[other].end_ms for other in after]
         if not ends or request.sent_ms is None:
             return None

@@ -98,6 +98,7 @@ class SessionMachine:
         """Take note that a request ended, well or badly; returns what became due by that."""
         assert index not in self._ended, f"request {index} ended twice"
         self._ended[index] = now
+        self._sent.setdefault(index, now)
         ready = []
         for child in self._waiting.pop(index, ()):
             self._missing[child] -= 1
@@ -109,5 +110,5 @@ class SessionMachine:
         request = self._requests[index]
         ended = max((self._ended[other] for other in request.after), default=self._started)
         before = request.gap_from
-        gap_start = self._started if before is None else self._sent.get(before, self._started)
+        gap_start = self._started if before is None else self._sent[before]
         return Due(request, self._think.due(request, ended, gap_start))
