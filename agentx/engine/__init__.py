@@ -1,1 +1,1 @@
-"""The simulated engine: cache, timing and scheduler are pure; server gives them HTTP and a clock."""
+"""The simulated engine: cache, timing, scheduler are pure; live and server add clock and HTTP."""
