@@ -16,8 +16,11 @@ import zstandard
 FORMAT_VERSION = 1
 """Of segment files. A reader refuses a higher one."""
 
-MAX_PART = 160 << 20
-"""Bytes of a part, unpacked: what the recorder keeps of one request, and some room."""
+MAX_BODY = 128 << 20
+"""Bytes that are kept of one request's or one response's body."""
+
+MAX_PART = MAX_BODY + (32 << 20)
+"""Bytes of a part, unpacked: a whole body, and room for what is said of it."""
 
 _HEADER = struct.Struct("<12sI")
 _MAGIC = b"agentx-spool"

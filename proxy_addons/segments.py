@@ -1,7 +1,7 @@
 """Write a spool's segment files: append-only, this process's own, mode 0600.
 
-What cannot be written is reported frame by frame and never left half in a file: a segment is cut
-back to its last whole frame, or, where even that fails, given up for a new one.
+What cannot be written is reported and never left half in a file: a segment is cut back to its
+last whole frame, or, where even that fails, given up for a new one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from agentx.proxy_addons import parts
@@ -24,7 +24,6 @@ _REASONS = {
     errno.ENOSPC: "disk_full",
     errno.EDQUOT: "disk_full",
     errno.EFBIG: "file_too_large",
-    errno.ENOENT: "spool_removed",
 }
 
 
@@ -32,7 +31,7 @@ class SegmentWriter:
     """Appends frames to the newest of its segments. For one thread.
 
     `now_ms` is the wall clock in milliseconds. Raises OSError where the first segment cannot be
-    made; later failures are told by `append` and `sync`.
+    made; later failures are what `append` returns.
     """
 
     def __init__(self, folder: Path, now_ms: Callable[[], float]) -> None:
@@ -50,45 +49,40 @@ class SegmentWriter:
         """Nothing but a segment's start would be won by beginning a new one."""
         self._start_segment()
 
-    def append(self, frames: Sequence[bytes]) -> list[str | None]:
-        """Append frames; for each None, or the reason why it was not written."""
-        if not frames or self._write(b"".join(frames)) is None:
-            return [None] * len(frames)
-        return [self._append_one(frame) for frame in frames]
-
     def encode(self, part: parts.Part) -> bytes:
         """A part as a frame."""
         return self._encoder.encode(parts.encode(part))
 
-    def sync(self) -> str | None:
-        """Have the disk keep what was written; the reason why it cannot, or None.
-
-        `spool_removed`: somebody deleted the current segment, and with it what it held.
-        """
-        if self._file is None:
+    def append(self, frames: bytes) -> str | None:
+        """Append whole frames, all or none of them; None, or the reason why it was none."""
+        if not frames:
             return None
-        try:
-            if os.fstat(self._file).st_nlink == 0:
-                self._give_up_segment()
-                return "spool_removed"
-            os.fsync(self._file)
-        except OSError as error:
-            return _reason(error)
-        return None
-
-    def close(self) -> str | None:
-        """Sync and close; as `sync`."""
-        reason = self.sync()
-        self._give_up_segment()
-        return reason
-
-    def _append_one(self, frame: bytes) -> str | None:
-        reason = self._write(frame)
+        reason = self._write(frames)
         if reason is None or self._fresh:
             return reason
         # A limit may be of this one file, or the file may be gone: a new one is worth a try.
         self._give_up_segment()
-        return self._write(frame)
+        return self._write(frames)
+
+    def was_removed(self) -> bool:
+        """Whether somebody deleted the current segment, and with it what it held; then a new
+        one is begun with the next frame."""
+        if self._file is None or os.fstat(self._file).st_nlink:
+            return False
+        self._give_up_segment()
+        return True
+
+    def sync(self) -> None:
+        """Have the disk keep what was written. Raises OSError."""
+        if self._file is not None:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Sync and close. Raises OSError."""
+        try:
+            self.sync()
+        finally:
+            self._give_up_segment()
 
     def _write(self, data: bytes) -> str | None:
         try:

@@ -17,6 +17,7 @@ from agentx.proxy_addons import parts
 from agentx.proxy_addons.errors import CaptureError
 from agentx.proxy_addons.frames import (
     HEADER_SIZE,
+    MAX_BODY,
     BadFrame,
     FrameReader,
     NewerSegment,
@@ -27,9 +28,6 @@ from agentx.proxy_addons.parts import Answered, BadPart, Chunks, Closed, Opened,
 from agentx.proxy_addons.wire.exchange import Chunk, Ended, Exchange
 
 SUFFIX = ".segment"
-
-MAX_RESPONSE = 256 << 20
-"""Bytes of one response that are handed out; the recorder keeps no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ class SpoolReader:
         answered: Answered | None = None
         closed: Closed | None = None
         chunks: list[Chunk] = []
-        room = MAX_RESPONSE
+        room = MAX_BODY
         for segment, offset in pending.places:
             match self._part_at(segment, offset):
                 case Opened() as part:
