@@ -106,12 +106,12 @@ class _Planner:
         planned: list[PlannedRequest] = []
         for request in self.session.requests:
             self._check(request)
-            if request.agent_id in cut_agents or self._is_cut(request, cut_requests):
+            if request.kind == "count_tokens":
+                counting += 1
+            elif request.agent_id in cut_agents or self._is_cut(request, cut_requests):
                 cut_agents.add(request.agent_id)
                 cut_requests.add(request.request)
                 tokens += request.context_tokens
-            elif request.kind == "count_tokens":
-                counting += 1
             else:
                 planned.append(self._place(request))
                 self.kept.add(request.request)
@@ -133,18 +133,14 @@ class _Planner:
 
     def _place(self, request: Request) -> PlannedRequest:
         parent = self._kept_before(request.parent)
-        waited = {self._kept_before(other) for other in request.waits_for or ()}
-        after = {other for other in (parent, *waited) if other is not None}
-        think_ms = request.think_ms
-        if parent is None:
-            start = self._start_of_line(request)
-            if start is not None:
-                after.add(start)
-            if start != request.spawned_by or start is None:
-                think_ms = self._recorded_think(request, after)
-        elif parent != request.parent:
-            think_ms = self._recorded_think(request, after)
-        gap_from = parent if parent is not None else max(after, default=None)
+        before = self._start_of_line(request) if parent is None else parent
+        waited = (self._kept_before(other) for other in request.waits_for or ())
+        after = {other for other in (before, *waited) if other is not None}
+        # Think time as the data set has it counts from what it names; a stand-in ended elsewhere.
+        named = request.spawned_by if request.parent is None else request.parent
+        own = before is not None and before == named
+        think_ms = request.think_ms if own else self._recorded_think(request, after)
+        gap_from = before if before is not None else max(after, default=None)
         return PlannedRequest(
             index=request.request,
             agent_id=request.agent_id,

@@ -46,7 +46,7 @@ class Think:
         counted from the actual send `gap_start`, but never to before `ended`.
         """
         if request.think_ms is not None:
-            wait = request.think_ms / 1000 / self.speed
+            wait = max(0, request.think_ms) / 1000 / self.speed
         elif request.gap_ms is not None:
             wait = max(0.0, gap_start + request.gap_ms / 1000 / self.speed - ended)
         else:

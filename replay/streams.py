@@ -196,8 +196,12 @@ def _goes_on(child: Stream, block_size: int) -> Tail:
 
 
 def _kept_of_tail(session: Session, parent: int, child: int, before: int) -> int:
-    """How many tokens of its parent's tail a child keeps; all of them where that is unknown."""
+    """How many tokens of its parent's tail, which begins at `before`, a child keeps.
+
+    All of them, but where tokens were compared and some of the tail's are kept. None kept is what
+    a source that compares whole blocks says of every child.
+    """
     request, whole = session.requests[child], session.requests[parent].context_tokens
-    if request.parent != parent or request.keep_tokens is None:
+    if request.parent != parent or request.keep_tokens is None or request.keep_tokens <= before:
         return whole
-    return max(0, request.keep_tokens - before)
+    return request.keep_tokens - before
