@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agentx.datasets.trace.model import BlockRuns, Request, Session
+from agentx.datasets.trace.model import BlockRuns, Session
 
 Blocks = NDArray[np.int64]
 """A request's block integers, in the order of its context."""
@@ -73,11 +74,26 @@ def join(first: BlockRuns, second: BlockRuns) -> BlockRuns:
     return (first[0] + second[0], first[1] + second[1])
 
 
-def whole_runs(requests: Sequence[Request]) -> Iterator[BlockRuns]:
-    """Runs of each request's whole block list, in the order given.
+class HasRuns(Protocol):
+    """A request, or what of it makes its block list."""
 
-    `requests` are a session's or one agent's, in order of `request`. A list is held only until
-    its last child has been built.
+    @property
+    def request(self) -> int: ...  # noqa: D102
+    @property
+    def parent(self) -> int | None: ...  # noqa: D102
+    @property
+    def keyframe(self) -> bool: ...  # noqa: D102
+    @property
+    def keep_blocks(self) -> int | None: ...  # noqa: D102
+    @property
+    def append(self) -> BlockRuns: ...  # noqa: D102
+
+
+def whole_runs(requests: Sequence[HasRuns]) -> Iterator[BlockRuns]:
+    """Runs of each request's whole block list, in the order given: parents before children.
+
+    `requests` may be a session's, one agent's, or those of many sessions if their numbers differ.
+    A list is held only until its last child has been built.
     """
     last_child = {r.parent: r.request for r in requests if not r.keyframe}
     held: dict[int, BlockRuns] = {}

@@ -5,9 +5,9 @@ more than its context. Where one is counted (`agent`, `session`, `dataset`) is d
 feeds `SeenBlocks`: what it has been given is what was seen.
 
 A tail (the tokens after the last full block) mostly has no integer, so that nobody can tell
-whether a child's next block begins with it. Whole blocks alone are the lower bound;
-`with_tail` assumes it of every append-only child, as replay writes it, and is the upper one.
-`with_output` adds the parent's output, which a server with live history has seen as well.
+whether a child's next block begins with it. Whole blocks alone are the lower bound. The upper one
+assumes it of every append-only child, as replay writes it: the larger of the hit and
+`shared_tokens`. A server with live history has also seen the outputs it gave itself.
 """
 
 from __future__ import annotations
@@ -88,26 +88,22 @@ def is_append_only(request: Request, parent: Request) -> bool:
     return request.keep_blocks == parent.blocks
 
 
-def with_tail(hit: int, request: Request, parent: Request | None) -> int:
-    """The hit if an append-only request's next block begins with its parent's tail."""
-    if parent is None or not is_append_only(request, parent):
-        return hit
-    return max(hit, min(parent.context_tokens, request.context_tokens))
+def shared_tokens(request: Request, parent: Request | None, *, output: bool) -> int:
+    """Tokens that a request shares with what its parent left, if tails are shared as well.
 
-
-def with_output(hit: int, request: Request, parent: Request | None) -> int:
-    """The hit if the server has also seen its own output, and the request goes on with it.
-
-    That is min(output as it reappears, or else output length; appended tokens − 1), as replay
-    writes it. Unknown output counts as none.
+    0 where it is not append-only: then only whole blocks count. With `output` the parent's output
+    follows its context: min(output as it reappears, or else its length; appended tokens − 1), as
+    replay writes it; an unknown length counts as none.
     """
     if parent is None or not is_append_only(request, parent):
-        return hit
-    output = parent.output_context_tokens
-    if output is None:
-        output = parent.output_tokens or 0
+        return 0
     appended = request.context_tokens - parent.context_tokens
-    return max(with_tail(hit, request, parent), parent.context_tokens + min(output, appended - 1))
+    if not output or appended <= 0:
+        return min(parent.context_tokens, request.context_tokens)
+    length = parent.output_context_tokens
+    if length is None:
+        length = parent.output_tokens or 0
+    return parent.context_tokens + min(length, appended - 1)
 
 
 @dataclass(frozen=True, slots=True)
