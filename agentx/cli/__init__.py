@@ -17,6 +17,7 @@ from agentx import __version__
 from agentx.cli.errors import sentence_and_status
 
 COMMANDS: dict[str, str] = {
+    "capture": "agentx.cli.capture:capture",
     "stats": "agentx.cli.stats:stats",
     "engine": "agentx.cli.engine:engine",
     "import": "agentx.cli.import_:import_group",

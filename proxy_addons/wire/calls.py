@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
+from agentx.proxy_addons.providers import dialect_of
 from agentx.proxy_addons.wire import anthropic, chat
-from agentx.proxy_addons.wire.content import Dialect, ModelRequest, ModelResponse
+from agentx.proxy_addons.wire.content import ModelRequest, ModelResponse
 from agentx.proxy_addons.wire.encodings import BodyDecoder, Problem, decode_body
 from agentx.proxy_addons.wire.exchange import Exchange, header
 from agentx.proxy_addons.wire.identity import Identity, identify
@@ -40,10 +41,10 @@ class ModelCall:
 
 def read_call(exchange: Exchange) -> ModelCall | NoCall:
     """The model call that an exchange carries, or why there is none."""
-    kind = _dialect(exchange)
-    if kind is None:
+    dialect = dialect_of(exchange.method, exchange.path)
+    if dialect is None:
         return "no model call"
-    dialect, count_only = kind
+    count_only = exchange.path.partition("?")[0].rstrip("/").endswith("/count_tokens")
     encoding = header(exchange.request_headers, "content-encoding")
     data, problem = decode_body(exchange.request_body, encoding)
     try:
@@ -71,20 +72,6 @@ def read_call(exchange: Exchange) -> ModelCall | NoCall:
     )
 
 
-def _dialect(exchange: Exchange) -> tuple[Dialect, bool] | None:
-    """By method and path alone: other paths of a model's host take JSON by POST too."""
-    if exchange.method != "POST":
-        return None
-    path = exchange.path.partition("?")[0].rstrip("/")
-    if path.endswith("/messages"):
-        return "anthropic", False
-    if path.endswith("/messages/count_tokens"):
-        return "anthropic", True
-    if path.endswith("/chat/completions"):
-        return "chat", False
-    return None
-
-
 def _status(exchange: Exchange, response: ModelResponse, count_only: bool) -> Status:
     """A turn whose stop reason came is whole, whatever happened to the connection after it."""
     failed = exchange.status is not None and exchange.status >= 400
@@ -110,7 +97,7 @@ class _Reader(Protocol):
 class _Answer:
     """Reads an exchange's answer, each piece at the time it came."""
 
-    def __init__(self, dialect: Dialect, exchange: Exchange) -> None:
+    def __init__(self, dialect: str, exchange: Exchange) -> None:
         self._exchange = exchange
         self._reader: _Reader = anthropic.Answer() if dialect == "anthropic" else chat.Answer()
         self._understood = False

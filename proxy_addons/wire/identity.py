@@ -37,8 +37,6 @@ class IdHeaders:
 ID_HEADERS = (
     IdHeaders("x-claude-code-session-id", agent="x-claude-code-agent-id"),  # Claude Code
     IdHeaders("x-session-id", parent_session="x-parent-session-id"),  # OpenCode
-    IdHeaders("session-id"),
-    IdHeaders("session_id"),
 )
 
 
