@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from agentx.datasets.trace.model import Agent, Session
-from agentx.replay.messages import Messages, Role, add, cut, end_with_user
+from agentx.replay.messages import Messages, Role, add, cut
 from agentx.replay.streams import Stream
 from agentx.replay.words import Words
 
@@ -28,22 +28,25 @@ class Composer:
         self._words = words
 
     def compose(self, index: int, stream: Stream, donor: Messages) -> Messages:
-        """The messages of request `index`; `donor` are those of `stream.donor`, if any."""
+        """The messages of request `index`; `donor` are those of `stream.donor`, if any.
+
+        They end as the trace's context does: to be sent, see `messages.end_with_user`.
+        """
         total = self.words(stream.tokens)
         kept = self.words(stream.keep)
         # Lines of their own that share no more than (part of) a system prompt need not share
         # the place where it ends: up to there their words are the same.
-        if not donor or (stream.parent is None and kept <= donor[0].end):
+        if not kept or (stream.parent is None and kept <= donor[0].end):
             system = min(self.words(self._system[self._requests[index].agent_id]), total - 1)
             messages = self._add(stream, (), "system", 0, system)
             return self._add(stream, messages, "user", system, total)
         messages = cut(donor, kept)
         at = kept
-        if kept == donor[-1].end:
+        if kept == donor[-1].end and donor[-1].role == "user":
             assert stream.donor is not None
             at += max(0, min(self._output(stream.donor), total - kept - 1))
             messages = self._add(stream, messages, "assistant", kept, at)
-        return end_with_user(self._add(stream, messages, "user", at, total))
+        return self._add(stream, messages, "user", at, total)
 
     def words(self, tokens: int) -> int:
         """Words that so many tokens from a context's beginning are; at least one for any.

@@ -66,7 +66,11 @@ def cut(messages: Messages, words: int) -> Messages:
 
 
 def end_with_user(messages: Messages) -> Messages:
-    """The same words with a user's message last: it takes the last word where there is none."""
+    """The same words with a user's message last: where there is none, it takes the last word.
+
+    Many templates refuse anything else. Only a context that is a part of an earlier one, and no
+    more, can end otherwise.
+    """
     if messages[-1].role == "user":
         return messages
     last = re.search(rb"[a-z]+\Z", messages[-1].text)

@@ -7,6 +7,7 @@ reasons are in docs/design/0001-whole-path.md.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -159,7 +160,8 @@ class _Planner:
         if index is None or index in self.kept:
             return index
         line = self.line.get(self.session.requests[index].agent_id, [])
-        return max((other for other in line if other < index), default=None)
+        before = bisect_left(line, index)
+        return line[before - 1] if before else None
 
     def _start_of_line(self, request: Request) -> int | None:
         """What a request without a parent waits for: its agent's spawner, or an anchor."""

@@ -93,7 +93,7 @@ def _without_tails(
         keep = 0 if parent is None else common_prefix(held[parent], ids)
         keeps_parent = parent is not None and keep == found[parent].full
         next_name = int(ids[keep]) if keeps_parent and keep < full else None
-        donor, keep_blocks = seen.deepest(ids, parent if keep else None, keep)
+        donor, keep_blocks = seen.deepest(ids, parent if keep or keeps_parent else None, keep)
         first = 0 if parent is None else keep_blocks
         found[index] = Stream(
             parent=parent,

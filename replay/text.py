@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from agentx.datasets.trace.block_runs import Blocks
 from agentx.datasets.trace.model import Session
 from agentx.replay.compose import Composer
-from agentx.replay.messages import CLOSE, Messages, count, shared
+from agentx.replay.messages import CLOSE, Messages, count, end_with_user, shared
 from agentx.replay.plan import SessionPlan
 from agentx.replay.streams import streams
 from agentx.replay.words import Words
@@ -70,6 +70,7 @@ class SessionText:
         self._make(index)
         messages, kept = self._made[index]
         self._use(index)
+        messages = end_with_user(messages)
         pieces = (*(piece.text for piece in messages), CLOSE)
         return Prompt(pieces, count(messages), messages[-1].end, kept)
 
