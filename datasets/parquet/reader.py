@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 from agentx.datasets.errors import DatasetError
 from agentx.datasets.parquet import schema
@@ -15,6 +16,8 @@ from agentx.datasets.parquet.checks import Numbering, check_session
 from agentx.datasets.parquet.info import DatasetInfo, read_info
 from agentx.datasets.parquet.table import Column, TableReader
 from agentx.datasets.trace.model import Agent, Request, Segment, Session
+
+_Row = TypeVar("_Row", "SessionEntry", Agent, Request, Segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +79,14 @@ class Dataset:
         _only(self._requests, columns["session_id"], entry)
         starts, lengths = columns.pop("append_start"), columns.pop("append_len")
         columns["append"] = list(zip(starts, lengths, strict=True))
-        names = tuple(columns)
         session = Session(
             session_id=entry.session_id,
             source=entry.source,
-            agents=tuple(
-                Agent(**dict(zip(schema.AGENTS.names, row, strict=True)))
-                for row in self._rows_of(self._agents, self._agent_spans, entry)
-            ),
-            requests=tuple(
-                Request(**dict(zip(names, row, strict=True)))
-                for row in zip(*columns.values(), strict=True)
-            ),
+            agents=_objects(Agent, _rows_of(self._agents, self._agent_spans, entry)),
+            requests=_objects(Request, columns),
             start_ms=entry.start_ms,
             contributor=entry.contributor,
-            segments=tuple(
-                Segment(**dict(zip(schema.SEGMENTS.names, row, strict=True)))
-                for row in self._rows_of(self._segments, self._segment_spans, entry)
-            )
+            segments=_objects(Segment, _rows_of(self._segments, self._segment_spans, entry))
             if self._segments
             else (),
         )
@@ -113,13 +106,6 @@ class Dataset:
     def _segment_spans(self) -> dict[str, tuple[int, int]]:
         return self._segments.spans("session_id") if self._segments else {}
 
-    @staticmethod
-    def _rows_of(
-        table: TableReader, spans: dict[str, tuple[int, int]], entry: SessionEntry
-    ) -> Iterator[tuple[object, ...]]:
-        first, stop = spans.get(entry.session_id, (0, 0))
-        return zip(*table.columns(first, stop).values(), strict=True)
-
 
 def open_dataset(path: Path | str) -> Dataset:
     """Open a data set's folder.
@@ -131,10 +117,7 @@ def open_dataset(path: Path | str) -> Dataset:
     info = read_info(folder)
     table = TableReader(folder / "sessions.parquet", schema.SESSIONS)
     columns = table.columns(0, table.rows)
-    entries = tuple(
-        SessionEntry(**dict(zip(columns, row, strict=True)))
-        for row in zip(*columns.values(), strict=True)
-    )
+    entries = _objects(SessionEntry, columns)
     for entry in entries:
         if entry.requests < 0:
             raise DatasetError(
@@ -149,6 +132,18 @@ def open_dataset(path: Path | str) -> Dataset:
             f"{info.counts.requests}; the files are not of one data set, write it again"
         )
     return Dataset(folder, info, entries)
+
+
+def _objects(kind: type[_Row], columns: Mapping[str, Column]) -> tuple[_Row, ...]:
+    """One object a row; the columns are named as the class's fields."""
+    ordered = [columns[item.name] for item in fields(kind)]
+    return tuple(kind(*row) for row in zip(*ordered, strict=True))
+
+
+def _rows_of(
+    table: TableReader, spans: Mapping[str, tuple[int, int]], entry: SessionEntry
+) -> Mapping[str, Column]:
+    return table.columns(*spans.get(entry.session_id, (0, 0)))
 
 
 def _only(table: TableReader, names: Column, entry: SessionEntry) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -24,9 +25,8 @@ def encode(blocks: Sequence[int] | Blocks) -> BlockRuns:
     array = np.asarray(blocks, dtype=np.int64)
     if array.size == 0:
         return ((), ())
-    heads = np.concatenate(([0], np.flatnonzero(np.diff(array) != 1) + 1))
-    lengths = np.diff(heads, append=array.size)
-    return (tuple(array[heads].tolist()), tuple(lengths.tolist()))
+    heads = [0, *((array[1:] - array[:-1] != 1).nonzero()[0] + 1).tolist(), array.size]
+    return (tuple(array[heads[:-1]].tolist()), tuple(b - a for a, b in pairwise(heads)))
 
 
 def decode(runs: BlockRuns) -> Blocks:
