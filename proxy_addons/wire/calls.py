@@ -81,7 +81,7 @@ def _status(exchange: Exchange, response: ModelResponse, count_only: bool) -> St
         return "ok"
     if exchange.ended == "client_gone":
         return "cancelled"
-    if exchange.ended == "upstream_error" and not response.blocks:
+    if exchange.ended == "upstream_error" and response.first_output_ms is None:
         return "error"
     return "partial"
 
