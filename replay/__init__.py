@@ -1,1 +1,1 @@
-"""Replay of a data set against a live endpoint: plan, session state machine, transport, measurement."""
+"""Replay of a data set against a live endpoint: plan, session, text, transport, measurement."""

@@ -98,24 +98,34 @@ class RunWriter:
         self.requests.close()
         self.telemetry.close()
 
-    def finish(
-        self,
-        document: Mapping[str, Any],
-        columns: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row,
+    def write_tables(
+        self, complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda row: row
     ) -> None:
-        """Turn the journals into tables and write run.json for good.
+        """Turn the journals into tables, the requests in the order of their sends.
 
-        `columns` completes a row with what only the whole run could tell.
+        `complete` is given each request's row in that order, and may add what only the whole run
+        could tell. Nothing can be appended any more.
         """
         self.requests.close()
         self.telemetry.close()
-        for name in TABLES:
-            lines = _by_send(self.folder / f"{name}.jsonl") if name == "requests" else None
-            _write_table(self.folder, name, lines, columns if name == "requests" else None)
-        _write_json(self.folder / RUN_FILE, {"state": "finished", **self._document, **document})
-        # Only now: whoever is killed before has both, and the journals are what counts then.
-        for name in TABLES:
-            (self.folder / f"{name}.jsonl").unlink()
+        for name, rows in (
+            ("requests", map(complete, _by_send(self.requests.path))),
+            ("telemetry", journal_rows(self.telemetry.path)),
+        ):
+            part = self.folder / f"{name}.parquet.part"
+            with pq.ParquetWriter(part, _SCHEMAS[name], compression="zstd") as writer:
+                for batch in _batches(rows, _SCHEMAS[name]):
+                    writer.write_batch(batch)
+            part.replace(self.folder / f"{name}.parquet")
+
+    def finish(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Write run.json for good, after the tables, and return it."""
+        full = {"state": "finished", **self._document, **document}
+        _write_json(self.folder / RUN_FILE, full)
+        # Only now: until run.json says that the run is finished, the journals are what counts.
+        for journal in (self.requests, self.telemetry):
+            journal.path.unlink()
+        return full
 
 
 def exists(folder: Path) -> ReplayError:
@@ -224,23 +234,6 @@ def _by_send(path: Path) -> Iterator[dict[str, Any]]:
             file.seek(place)
             row: dict[str, Any] = orjson.loads(file.readline())
             yield row
-
-
-def _write_table(
-    folder: Path,
-    name: str,
-    rows: Iterator[dict[str, Any]] | None,
-    complete: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None,
-) -> None:
-    schema = _SCHEMAS[name]
-    source = journal_rows(folder / f"{name}.jsonl") if rows is None else rows
-    full: Iterator[Mapping[str, Any]] = source if complete is None else map(complete, source)
-    target = folder / f"{name}.parquet"
-    part = folder / f"{name}.parquet.part"
-    with pq.ParquetWriter(part, schema, compression="zstd") as writer:
-        for batch in _batches(full, schema):
-            writer.write_batch(batch)
-    part.replace(target)
 
 
 def _batches(rows: Iterator[Mapping[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "stats": "agentx.cli.stats:stats",
     "engine": "agentx.cli.engine:engine",
     "import": "agentx.cli.import_:import_group",
+    "replay": "agentx.cli.replay:replay",
 }
 """Command name to `module:attribute`."""
 

@@ -67,10 +67,8 @@ def test_a_finished_run_comes_back(tmp_path: Path) -> None:
         writer.requests.append(row(1, sent=12.0))
         writer.requests.append(row(0, sent=11.0))
         writer.telemetry.append({"t_ms": 1.0, "source": "client", "name": "cpu_s", "value": 0.5})
-        writer.finish(
-            {"complete": True, "aggregate": {"x": None}},
-            lambda one: {**one, "theoretical_tokens": 64 * one["request"]},
-        )
+        writer.write_tables(lambda one: {**one, "theoretical_tokens": 64 * one["request"]})
+        writer.finish({"complete": True, "aggregate": {"x": None}})
     run = open_run(folder)
     assert run.state == "finished"
     assert run.complete
@@ -104,6 +102,7 @@ def test_a_run_that_was_killed_has_its_finished_requests(tmp_path: Path) -> None
 
 def test_an_empty_run_comes_back(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", {}) as writer:
+        writer.write_tables()
         writer.finish({"complete": False})
     run = open_run(tmp_path / "run")
     assert run.requests.num_rows == 0
@@ -127,6 +126,7 @@ def damaged(folder: Path, name: str, data: bytes) -> Path:
     with RunWriter(folder, {}) as writer:
         writer.requests.append(row())
         if name.endswith("json"):
+            writer.write_tables()
             writer.finish({})
     (folder / name).write_bytes(data)
     return folder
@@ -151,6 +151,7 @@ def test_a_damaged_run_is_one_sentence(tmp_path: Path, name: str, data: bytes, w
 def test_a_missing_or_torn_table_is_one_sentence(tmp_path: Path) -> None:
     with RunWriter(tmp_path / "run", {}) as writer:
         writer.requests.append(row())
+        writer.write_tables()
         writer.finish({})
     table = tmp_path / "run" / "requests.parquet"
     table.write_bytes(table.read_bytes()[:-20])
