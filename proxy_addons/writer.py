@@ -62,6 +62,8 @@ class _Record:
     chunks: list[Chunk] = field(default_factory=list)
     """Decoded, not masked yet."""
     waiting_bytes: int = 0
+    on_disk: bool = False
+    """Its opening was written."""
     trouble: str | None = None
     """Why the record stops before its exchange does."""
 
@@ -163,10 +165,15 @@ class ExchangeWriter:
         frames = [self._encode(entry) for entry in entries]
         whole = all(frames) and self.segments.append(b"".join(frames)) is None
         for entry in entries:
-            if not whole and entry.exchange in self._records:
-                self._append_one(entry, self._records[entry.exchange])
-            if isinstance(entry, Closed) and entry.exchange in self._records:
-                self._settle(entry, self._records[entry.exchange])
+            record = self._records.get(entry.exchange)
+            if record is None:
+                continue
+            if not whole:
+                self._append_one(entry, record)
+            if isinstance(entry, Opened):
+                record.on_disk = True
+            if isinstance(entry, Closed):
+                self._settle(entry, record)
 
     def _encode(self, entry: _Entry) -> bytes:
         try:
@@ -190,8 +197,9 @@ class ExchangeWriter:
 
     def _notice_removal(self) -> None:
         if self.segments.was_removed():
-            for number in list(self._records):
-                self._lose(number, "spool_removed")
+            for number, record in list(self._records.items()):
+                if record.on_disk:
+                    self._lose(number, "spool_removed")
 
     def _lose(self, number: int, reason: str) -> None:
         if self._records.pop(number, None) is not None:
