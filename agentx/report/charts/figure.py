@@ -1,0 +1,106 @@
+"""What every chart has in common: its words, its colours, its axes, and safe text.
+
+A figure carries no theme. The page's script gives all of them one, light or dark, from the page's
+own colours.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import plotly.graph_objects as go
+
+from agentx.report.facts import visible
+from agentx.report.rows import Floats
+
+Figure: TypeAlias = Any
+"""A plotly.graph_objects.Figure; plotly has no types."""
+
+# Each has a contrast of 3:1 or more on the page's white and on its near-black.
+BLUE = "#3b7dd8"
+ORANGE = "#d9700a"
+GREEN = "#2a9d5f"
+RED = "#e03c3c"
+PURPLE = "#9467d4"
+GREY = "#858b96"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, RED, GREY)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One line of a chart's legend. It stands in the page, where it wraps on a narrow screen."""
+
+    label: str
+    colour: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart with the words around it. `figure` is None where there is nothing to draw."""
+
+    key: str
+    """Names it within its run."""
+    title: str
+    caption: str
+    """What it shows and how to read it, for somebody who sees it for the first time."""
+    summary: str
+    """What this one shows; where nothing is drawn, why."""
+    figure: Figure | None = None
+    legend: tuple[Key, ...] = ()
+    height: int = 260
+    wide: bool = False
+    """Whether it takes the page's whole width."""
+
+
+def figure(*traces: Any, **layout: Any) -> Figure:
+    """A figure with the page's common layout and no theme."""
+    common: dict[str, Any] = {
+        "template": go.layout.Template(),
+        "margin": {"l": 60, "r": 16, "t": 12, "b": 48},
+        "hovermode": "closest",
+        "showlegend": False,
+    }
+    return go.Figure(data=list(traces), layout=common | layout)
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis that says what it counts and in which unit."""
+    return {"title": {"text": title, "standoff": 8}, "automargin": True} | more
+
+
+def log_axis(title: str, values: Floats, **more: Any) -> dict[str, Any]:
+    """A logarithmic axis with plain numbers on it: 0.1, 10, 1,000; `values` are what it shows."""
+    known = values[np.isfinite(values) & (values > 0)]
+    decades = float(np.log10(known.max() / known.min())) if len(known) else 0.0
+    # Over less than a decade the numbers are chosen as on a straight axis.
+    step = {} if decades < 0.8 else {"dtick": "D2"} if decades < 3.5 else {"dtick": 1}
+    return axis(title, type="log", tickformat=",.6~g", **step, **more)
+
+
+def share_axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis from 0 to 100 %."""
+    return axis(title, tickformat=".0%", range=[0, 1.03], **more)
+
+
+def safe(text: str | None, limit: int = 60) -> str:
+    """A text from outside as a chart may show it: its tags are letters, not markup."""
+    return html.escape(visible(text, limit), quote=False) if text else "unknown"
+
+
+def plain(values: Floats, digits: int = 5) -> list[float | None]:
+    """An array for a figure: few digits, so that the page stays small; None where unknown."""
+    return [
+        float(f"{value:.{digits}g}") if known else None
+        for value, known in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)
+    ]
+
+
+def drawn_of(drawn: int, total: int, what: str) -> str:
+    """How much of the run a chart shows, where that is not all."""
+    if drawn == total:
+        return ""
+    return f" {drawn:,} of {total:,} {what} are drawn: the highest, and the others evenly."

@@ -1,0 +1,168 @@
+"""What the server and the client said about themselves while the run went on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import plotly.graph_objects as go
+import pyarrow as pa
+
+from agentx.report.charts.figure import SERIES, Chart, Key, axis, figure, plain, safe
+from agentx.report.distribution import thin
+from agentx.report.facts import visible
+from agentx.report.rows import Floats
+from agentx.report.units import percent
+
+MAX_SERIES = len(SERIES)
+"""Lines of one chart."""
+
+_POINTS = 600
+"""Points of one line."""
+
+Series: TypeAlias = Mapping[tuple[str, str], tuple[Floats, Floats]]
+"""(source, name) to (seconds from the run's start, values), by time."""
+
+
+_CPU = ("client", "cpu_s")
+"""Seconds of processor time so far: drawn as the share of a core that they grew by."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    key: str
+    title: str
+    caption: str
+    source: str
+    pattern: re.Pattern[str]
+    unit: str
+
+
+_GROUPS = (
+    _Group(
+        "kv",
+        "KV cache in use",
+        "The share of the server's KV cache that running requests hold, as its /metrics say. "
+        "Near 100 % the server makes requests wait, or drops what it kept for later.",
+        "server",
+        re.compile(r"cache_usage|token_usage"),
+        "share",
+    ),
+    _Group(
+        "queue",
+        "Requests running and waiting",
+        "How many requests the server computes at once, and how many stand in its queue, as its "
+        "/metrics say.",
+        "server",
+        re.compile(r"running|waiting|queue_re|processing|deferred"),
+        "requests",
+    ),
+    _Group(
+        "lag",
+        "Lag of the client",
+        "How late the load generator came to appointments with itself, the worst in each piece of "
+        "time, in wall time: where this is large, the latencies above are partly the client's.",
+        "client",
+        re.compile(r"lag"),
+        "ms",
+    ),
+    _Group(
+        "cpu",
+        "Processor of the client",
+        "What the load generator itself used of one core. Near 100 % it is the bottleneck.",
+        "client",
+        re.compile(r"cpu"),
+        "share of one core",
+    ),
+    _Group(
+        "memory",
+        "Memory of the client",
+        "Resident memory of the load generator.",
+        "client",
+        re.compile(r"rss|memory"),
+        "MB",
+    ),
+)
+
+
+def series_of(table: pa.Table, time_scale: float = 1.0) -> Series:
+    """The lines of telemetry.parquet: columns t_ms, source, name, value."""
+    wanted = ("t_ms", "source", "name", "value")
+    if not all(name in table.column_names for name in wanted):
+        return {}
+    times, sources, names, values = (table.column(name).to_pylist() for name in wanted)
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for time, source, name, value in zip(times, sources, names, values, strict=True):
+        if isinstance(source, str) and isinstance(name, str) and _finite(time) and _finite(value):
+            points.setdefault((source, name), []).append((time * time_scale / 1000, float(value)))
+    lines: dict[tuple[str, str], tuple[Floats, Floats]] = {}
+    for key, pairs in points.items():
+        array = np.array(sorted(pairs, key=lambda pair: pair[0]), dtype=np.float64)
+        line = (array[:, 0], array[:, 1])
+        lines[key] = _a_second(*line, time_scale) if key == _CPU else line
+    return lines
+
+
+def _a_second(times: Floats, values: Floats, time_scale: float) -> tuple[Floats, Floats]:
+    """What a sum grew by, a second of wall time; each rate stands where its piece ends."""
+    wall = np.diff(times) / time_scale
+    ahead = wall > 0
+    return times[1:][ahead], np.diff(values)[ahead] / wall[ahead]
+
+
+def telemetry_charts(series: Series) -> tuple[Chart, ...]:
+    """A chart for each group that the run has any line of."""
+    charts = []
+    for group in _GROUPS:
+        lines = {
+            name: line
+            for (source, name), line in sorted(series.items())
+            if source == group.source and group.pattern.search(name) and len(line[0])
+        }
+        if lines:
+            charts.append(_chart(group, lines))
+    return tuple(charts)
+
+
+def _chart(group: _Group, lines: Mapping[str, tuple[Floats, Floats]]) -> Chart:
+    shown = list(lines.items())[:MAX_SERIES]
+    traces = []
+    said = []
+    keys = tuple(
+        Key(visible(name, 60), colour) for colour, (name, _) in zip(SERIES, shown, strict=False)
+    )
+    for key, (name, (times, values)) in zip(keys, shown, strict=True):
+        places = thin(values, _POINTS)
+        traces.append(
+            go.Scatter(
+                x=plain(times[places], 6),
+                y=plain(values[places], 4),
+                mode="lines",
+                name=safe(name),
+                line={"color": key.colour, "width": 1.5},
+                hovertemplate="%{y:,.4~g} at %{x:,.4~g} s<extra></extra>",
+            )
+        )
+        top = float(values.max())
+        said.append(f"{key.label} up to {percent(top) if group.unit == 'share' else f'{top:,.4g}'}")
+    summary = f"{'; '.join(said)}."
+    if len(lines) > len(shown):
+        summary += f" {len(shown)} of {len(lines)} series are drawn."
+    drawing = figure(
+        *traces,
+        xaxis=axis("s from the run's start", rangemode="tozero"),
+        yaxis=axis(
+            group.unit,
+            rangemode="tozero",
+            **({"tickformat": ".0%"} if "share" in group.unit else {}),
+        ),
+    )
+    legend = keys if len(keys) > 1 else ()
+    return Chart(f"telemetry_{group.key}", group.title, group.caption, summary, drawing, legend)
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and bool(np.isfinite(value))

@@ -1,0 +1,92 @@
+"""What a reader must know before the numbers: partial, scaled, client-bound, failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from agentx.report import units
+from agentx.report.facts import at, number, text
+from agentx.report.view import RunView
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence or two above the numbers. `mark` is its word in a table."""
+
+    level: Literal["warning", "note"]
+    mark: str
+    title: str
+    words: str
+
+
+_VERDICTS = {
+    "not-probed": (
+        "Not probed",
+        "No short request measured how the server counts before the load: its token counts may "
+        "differ from the trace's.",
+    ),
+    "words-adjusted": (
+        "Words adjusted",
+        "The server does not count one token a word. Blocks have more or fewer words, so that its "
+        "counts meet the trace's on average; single blocks vary.",
+    ),
+    "metrics-reset": (
+        "Metrics reset",
+        "The server's counters fell during the run (it was started anew), so that no hit rate "
+        "comes from them.",
+    ),
+}
+"""Verdicts of run.json that have nothing else to show them."""
+
+
+def notices(run: RunView) -> tuple[Notice, ...]:
+    """What bears on every number below, the gravest first."""
+    return (*_warnings(run), *_notes(run))
+
+
+def _warnings(run: RunView) -> Iterator[Notice]:
+    rows = run.rows
+    answered, failed = bool(rows.answered.any()), int(rows.failed.sum())
+    if not answered:
+        words = "There is nothing to measure latency or hit rates from."
+        if failed:
+            words += f" All {failed:,} requests failed: see Failed requests."
+        yield Notice("warning", "none answered", "No request was answered", words)
+    if at(run.document, "complete") is not True:
+        words = f"{_ended(run)} Everything here is over the {len(rows):,} requests that had ended."
+        yield Notice("warning", "partial", "Partial run", words)
+    if at(run.aggregate, "client", "bound") is True:
+        words = (
+            "The load generator could not keep up: part of the latencies is its own. See Client "
+            "below; use fewer sessions, a faster machine, or a slower engine clock."
+        )
+        yield Notice("warning", "client-bound", "Client-bound", words)
+    if failed and answered:
+        title = f"{failed:,} of {len(rows):,} requests failed"
+        words = "Latencies and hit rates are over the answered ones only."
+        yield Notice("warning", f"{failed:,} failed", title, words)
+
+
+def _ended(run: RunView) -> str:
+    if (by := text(run.document, "stopped_by")) is not None:
+        return f"It was stopped by {by} before its end."
+    if text(run.document, "state") == "running":
+        return "It is still going on, or was killed."
+    return "It was stopped before its end."
+
+
+def _notes(run: RunView) -> Iterator[Notice]:
+    if (scale := run.time_scale) is not None:
+        words = (
+            f"The engine's clock ran {scale:g} times faster than life. Times are engine time: "
+            f"wall time × {scale:g}."
+        )
+        if (error := number(run.aggregate, "client", "error_ms")) is not None:
+            words += f" Their error is the client's p99 lag × {scale:g}: {units.duration(error)}."
+        yield Notice("note", "scaled", "Scaled", words)
+    given = at(run.document, "verdicts")
+    for verdict, (title, words) in _VERDICTS.items():
+        if isinstance(given, list) and verdict in given:
+            yield Notice("note", verdict, title, words)
