@@ -78,7 +78,9 @@ def parse_completion(body: bytes, *, chat: bool, reader: PromptReader, model: st
             raise ApiError(f"'{one}' must be 1: one answer a request.", param=one)
     name = document.get("model")
     if name is not None and (not isinstance(name, str) or len(name) > _MAX_MODEL_NAME):
-        raise ApiError(f"'model' must be a string of at most {_MAX_MODEL_NAME} characters.")
+        raise ApiError(
+            f"'model' must be a string of at most {_MAX_MODEL_NAME} characters.", param="model"
+        )
     stream = _flag(document, "stream")
     options = document.get("stream_options")
     if options is not None and not isinstance(options, dict):

@@ -96,7 +96,7 @@ class EngineServer:
         return await self._answer(request, chat=False)
 
     async def _answer(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
-        body = await request.read()
+        body = await _body(request)
         # The engine's time does not stand still while we read the prompt.
         arrival = self.live.now()
         ask = parse_completion(body, chat=chat, reader=self._reader, model=self._settings.model)
@@ -137,7 +137,7 @@ class EngineServer:
         return _json({"object": "list", "data": [model]})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
-        document = parse_object(await request.read())
+        document = parse_object(await _body(request))
         chat = "messages" in document
         parse_prompt(document, chat=chat, reader=self._reader)
         texts = message_texts(document) if chat else [document["prompt"]]
@@ -186,6 +186,16 @@ def output_length(ask: Ask, natural: int, max_model_len: int | None) -> tuple[in
     return (length, "stop") if length < most else (most, "length")
 
 
+async def _body(request: web.Request) -> bytes:
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise ApiError(
+            f"Content-Encoding '{encoding}' is not understood; send the body as plain JSON.",
+            status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        )
+    return await request.read()
+
+
 async def _stream(request: web.Request, ticket: Ticket, answer: Answer) -> web.StreamResponse:
     response = web.StreamResponse(
         headers={"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -220,6 +230,8 @@ async def _errors_as_json(request: web.Request, handler: _Handler) -> web.Stream
     except web.HTTPRequestEntityTooLarge:
         message = f"The body is larger than {MAX_BODY} bytes."
         return _json(ApiError(message).body(), HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    except web.RequestPayloadError:
+        return _json(ApiError("The body is not valid HTTP.").body(), HTTPStatus.BAD_REQUEST)
     except web.HTTPException as error:
         message = f"{request.method} {request.path}: {error.reason}."
         return _json(ApiError(message).body(), error.status)

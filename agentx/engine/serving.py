@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import os
 import signal
 import socket
@@ -13,6 +14,8 @@ from collections.abc import Callable
 
 import uvloop
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger as server_log
 
 from agentx.engine.errors import EngineError
 from agentx.engine.server import EngineServer, EngineSettings
@@ -49,9 +52,14 @@ async def _serve(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    server_log.addFilter(_is_our_fault)
     server = EngineServer(settings)
     runner = web.AppRunner(
-        server.app, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE_S
+        server.app,
+        access_log=None,
+        auto_decompress=False,
+        handler_cancellation=True,
+        shutdown_timeout=_GRACE_S,
     )
     await runner.setup()
     try:
@@ -66,6 +74,12 @@ async def _serve(
             engine.cancel()
     finally:
         await runner.cleanup()
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """False for bytes that are no HTTP and connections that broke: they are answered or gone."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError | ConnectionError)
 
 
 def _listen(host: str, port: int) -> socket.socket:
