@@ -17,11 +17,13 @@ from agentx import __version__
 from agentx.cli.errors import sentence_and_status
 
 COMMANDS: dict[str, str] = {
+    "build": "agentx.cli.build:build",
     "capture": "agentx.cli.capture:capture",
     "stats": "agentx.cli.stats:stats",
     "engine": "agentx.cli.engine:engine",
     "import": "agentx.cli.import_:import_group",
     "replay": "agentx.cli.replay:replay",
+    "report": "agentx.cli.report:report",
 }
 """Command name to `module:attribute`."""
 

@@ -18,8 +18,8 @@ from agentx.report.rows import Floats
 MAX_POINTS = 2500
 """Dots of one scatter chart; more neither show more nor open fast."""
 
-_LOW, _HIGH, _A_DECADE = -4, 8, 100
-"""The gap histogram's bins: 10^-4 to 10^8 ms, 100 a decade, so a value is known within 2.4 %."""
+_LOW, _HIGH, _A_DECADE = -3, 8, 100
+"""The gap histogram's bins: 10^-3 to 10^8 ms, 100 a decade, so a value is known within 2.4 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,12 @@ def gaps_curve(batches: Iterable[pa.Array], time_scale: float = 1.0) -> Curve | 
     total = int(counts.sum())
     if not total:
         return None
-    edges = 10.0 ** (_LOW + np.arange(1, len(counts) + 1) / _A_DECADE)
     used = np.flatnonzero(counts)
-    return Curve(edges[used], np.cumsum(counts)[used] / total, total)
+    shares = np.cumsum(counts)[used] / total
+    upper = 10.0 ** (_LOW + (used + 1) / _A_DECADE)
+    # It begins with nothing at the lower edge of the first bin.
+    lowest = 10.0 ** (_LOW + used[0] / _A_DECADE)
+    return Curve(np.concatenate([[lowest], upper]), np.concatenate([[0.0], shares]), total)
 
 
 def _gap_counts(lists: pa.Array, time_scale: float) -> NDArray[np.int64]:

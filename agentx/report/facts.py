@@ -97,5 +97,5 @@ def _leaf(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return f"{value + 0.0:.6g}"  # + 0.0: no "-0"
     return visible(str(value))

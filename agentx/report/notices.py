@@ -80,8 +80,8 @@ def _ended(run: RunView) -> str:
 def _notes(run: RunView) -> Iterator[Notice]:
     if (scale := run.time_scale) is not None:
         words = (
-            f"The engine's clock ran {scale:g} times faster than life. Times are engine time: "
-            f"wall time × {scale:g}."
+            f"The engine's clock ran {scale:g} times faster than life. All times here and on the "
+            f"charts' axes are engine time, wall time × {scale:g}, but for the client's lags."
         )
         if (error := number(run.aggregate, "client", "error_ms")) is not None:
             words += f" Their error is the client's p99 lag × {scale:g}: {units.duration(error)}."

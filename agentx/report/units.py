@@ -49,7 +49,7 @@ def tokens(value: float | None) -> str:
     """A count of tokens: 950, 12.3 k, 4.56 M."""
     if value is None:
         return UNKNOWN
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{short(value / size)} {unit}"
     return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Runs made by hand, for pages: in the form that `agentx replay` writes, from a few lines of sums."""
+"""Runs made by hand, for pages: in the form that `agentx replay` writes, from a few sums."""
 
 from __future__ import annotations
 

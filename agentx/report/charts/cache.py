@@ -21,6 +21,7 @@ from agentx.report.charts.figure import (
     plain,
     safe,
     share_axis,
+    time_axis,
 )
 from agentx.report.distribution import nice_width, thin
 from agentx.report.rows import Bools, Floats, Rows
@@ -101,7 +102,7 @@ def where_tokens_went(rows: Rows) -> Chart:
             orientation="h",
             name=key.label,
             marker={"color": key.colour},
-            text=[f"{key.label} {percent(value / sums.server_prompt)}"],
+            text=[_label(key.label, value / sums.server_prompt)],
             textposition="inside",
             insidetextanchor="middle",
             hovertemplate=f"{key.label}: {tokens(value)} tokens<extra></extra>",
@@ -122,6 +123,11 @@ def where_tokens_went(rows: Rows) -> Chart:
     )
     legend = tuple(key for key, _ in parts)
     return Chart("tokens", title, caption, summary, drawing, legend, height=110, wide=True)
+
+
+def _label(name: str, share: float) -> str:
+    """What stands in a bar, where it is wide enough for it."""
+    return f"{name} {percent(share)}" if share > 0.08 else ""
 
 
 _NO_BOTH = (
@@ -151,11 +157,13 @@ def hit_rate_over_time(rows: Rows) -> Chart:
     )
     traces = []
     found = []
+    legend = []
     for key, part, all_tokens in lines:
         rates = _binned(part[answered], all_tokens[answered], places)
         if not np.isfinite(rates).any():
             found.append(f"{key.label} unknown")
             continue
+        legend.append(key)
         found.append(
             f"{key.label} between {percent(float(np.nanmin(rates)))} and "
             f"{percent(float(np.nanmax(rates)))}"
@@ -177,11 +185,10 @@ def hit_rate_over_time(rows: Rows) -> Chart:
         return Chart("hit_rate", title, caption, summary, wide=True)
     drawing = figure(
         *traces,
-        xaxis=axis("s from the run's start", range=[0, float(middles[-1] + width / 2)]),
+        xaxis=time_axis(range=[0, float(middles[-1] + width / 2)]),
         yaxis=share_axis("share of prompt tokens"),
     )
-    legend = tuple(key for key, _, _ in lines)
-    return Chart("hit_rate", title, caption, summary, drawing, legend, wide=True)
+    return Chart("hit_rate", title, caption, summary, drawing, tuple(legend), wide=True)
 
 
 def _binned(part: Floats, all_tokens: Floats, places: NDArray[np.int64]) -> Floats:
@@ -231,11 +238,11 @@ def theoretical_against_achieved(rows: Rows) -> Chart:
     summary = (
         f"{whole(len(shown))} requests; {whole(full)} of them found over 1 % (and over 64 tokens) "
         f"less than an endless cache would have."
-    ) + drawn_of(len(picked), len(shown), "requests")
+    ) + drawn_of(len(picked), len(shown), "those that lost most")
     drawing = figure(
         line,
         dots,
         xaxis=axis("theoretical, tokens as the trace counts"),
         yaxis=axis("reported, tokens as the server counts"),
     )
-    return Chart("achieved", title, caption, summary, drawing, height=340)
+    return Chart("achieved", title, caption, summary, drawing, height=420)

@@ -77,8 +77,13 @@ def log_axis(title: str, values: Floats, **more: Any) -> dict[str, Any]:
     known = values[np.isfinite(values) & (values > 0)]
     decades = float(np.log10(known.max() / known.min())) if len(known) else 0.0
     # Over less than a decade the numbers are chosen as on a straight axis.
-    step = {} if decades < 0.8 else {"dtick": "D2"} if decades < 3.5 else {"dtick": 1}
+    step = {"nticks": 6} if decades < 0.8 else {"dtick": "D2"} if decades < 3.5 else {"dtick": 1}
     return axis(title, type="log", tickformat=",.6~g", **step, **more)
+
+
+def time_axis(**more: Any) -> dict[str, Any]:
+    """An axis of seconds since the run's start."""
+    return axis("s from the run's start", tickformat=",.6~g", rangemode="tozero", **more)
 
 
 def share_axis(title: str, **more: Any) -> dict[str, Any]:
@@ -99,8 +104,8 @@ def plain(values: Floats, digits: int = 5) -> list[float | None]:
     ]
 
 
-def drawn_of(drawn: int, total: int, what: str) -> str:
-    """How much of the run a chart shows, where that is not all."""
+def drawn_of(drawn: int, total: int, first: str) -> str:
+    """How many of a run's requests a chart shows, where not all: `first` says which before all."""
     if drawn == total:
         return ""
-    return f" {drawn:,} of {total:,} {what} are drawn: the highest, and the others evenly."
+    return f" {drawn:,} of them are drawn: {first}, and of the others every so many."

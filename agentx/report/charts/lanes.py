@@ -20,6 +20,7 @@ from agentx.report.charts.figure import (
     figure,
     plain,
     safe,
+    time_axis,
 )
 from agentx.report.distribution import nice_width
 from agentx.report.rows import Floats, Rows
@@ -149,7 +150,7 @@ def _bars(
         *classes,
         crosses,
         barmode="overlay",
-        xaxis=axis("s from the run's start", rangemode="tozero"),
+        xaxis=time_axis(),
         yaxis=axis(
             "",
             tickmode="array",
@@ -211,7 +212,7 @@ def _map(rows: Rows, sent: NDArray[np.int64]) -> tuple[Figure, int, str]:
     drawing = figure(
         heat,
         crosses,
-        xaxis=axis("s from the run's start", rangemode="tozero"),
+        xaxis=time_axis(),
         yaxis=axis(
             "",
             tickmode="array",

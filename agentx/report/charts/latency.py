@@ -59,7 +59,8 @@ _TPOT = _Latency(
 _ITL = _Latency(
     "itl",
     "ITL: gap between events",
-    "The gap between one output event and the next: how evenly the text flows.",
+    "The gap between one output event and the next: how evenly the text flows. Events that came "
+    "in one piece have a gap of 0 (drawn at 0.001 ms).",
     "gaps",
 )
 _E2E = _Latency(
@@ -171,7 +172,7 @@ def ttft_against_uncached(rows: Rows) -> Chart:
     summary = (
         f"{whole(len(shown))} requests; the median computed "
         f"{whole(float(np.median(uncached[shown])))} tokens."
-    ) + drawn_of(len(drawn), len(shown), "requests")
+    ) + drawn_of(len(drawn), len(shown), "the slowest")
     drawing = figure(
         dots,
         xaxis=log_axis("tokens that were not cached (0 is drawn at 1)", uncached[drawn]),

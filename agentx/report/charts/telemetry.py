@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pyarrow as pa
 
-from agentx.report.charts.figure import SERIES, Chart, Key, axis, figure, plain, safe
+from agentx.report.charts.figure import SERIES, Chart, Key, axis, figure, plain, safe, time_axis
 from agentx.report.distribution import thin
 from agentx.report.facts import visible
 from agentx.report.rows import Floats
@@ -102,7 +102,10 @@ def series_of(table: pa.Table, time_scale: float = 1.0) -> Series:
     for key, pairs in points.items():
         array = np.array(sorted(pairs, key=lambda pair: pair[0]), dtype=np.float64)
         line = (array[:, 0], array[:, 1])
-        lines[key] = _a_second(*line, time_scale) if key == _CPU else line
+        if key == _CPU:
+            lines["client", "cpu"] = _a_second(*line, time_scale)
+        else:
+            lines[key] = line
     return lines
 
 
@@ -147,13 +150,13 @@ def _chart(group: _Group, lines: Mapping[str, tuple[Floats, Floats]]) -> Chart:
             )
         )
         top = float(values.max())
-        said.append(f"{key.label} up to {percent(top) if group.unit == 'share' else f'{top:,.4g}'}")
+        said.append(f"{key.label} up to {percent(top) if 'share' in group.unit else f'{top:,.4g}'}")
     summary = f"{'; '.join(said)}."
     if len(lines) > len(shown):
         summary += f" {len(shown)} of {len(lines)} series are drawn."
     drawing = figure(
         *traces,
-        xaxis=axis("s from the run's start", rangemode="tozero"),
+        xaxis=time_axis(),
         yaxis=axis(
             group.unit,
             rangemode="tozero",
