@@ -102,10 +102,11 @@ class StreamMask:
         start = 0
         for chunk in chunks:
             end = start + len(chunk.data)
-            if start < sure or start == end:
-                done.append(Chunk(chunk.at_ms, joined[start : min(end, sure)]))
-            if end > sure:
-                self._held.append(Chunk(chunk.at_ms, joined[max(start, sure) : end]))
+            now, later = joined[start : min(end, sure)], joined[max(start, sure) : end]
+            if now or not (later or self._held):
+                done.append(Chunk(chunk.at_ms, now))
+            if later or (self._held and not now):
+                self._held.append(Chunk(chunk.at_ms, later))
             start = end
         return done
 

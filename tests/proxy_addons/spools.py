@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from agentx.proxy_addons.parts import Answered, Chunks, Closed, Opened, Part, SegmentStart
 from agentx.proxy_addons.segments import SegmentWriter
 from agentx.proxy_addons.wire.exchange import Chunk
+
+unhurried = settings(deadline=None, max_examples=80)
+"""Other tests may keep the machine busy."""
 
 NOW_MS = 1_796_000_000_000.0
 

@@ -21,6 +21,7 @@ from agentx.proxy_addons.frames import (
     header,
     read_header,
 )
+from tests.proxy_addons.spools import unhurried
 
 
 def raw_frame(packed: bytes) -> bytes:
@@ -28,6 +29,7 @@ def raw_frame(packed: bytes) -> bytes:
     return length + struct.pack("<I", google_crc32c.value(length + packed)) + packed
 
 
+@unhurried
 @given(st.lists(st.binary(max_size=300), max_size=5))
 def test_parts_come_back(parts: list[bytes]) -> None:
     encoder = FrameEncoder()
@@ -45,6 +47,7 @@ def test_a_frame_is_what_the_document_says() -> None:
     assert zstandard.decompress(frame[8:]) == b"a part"
 
 
+@unhurried
 @given(st.binary(min_size=1, max_size=100), st.data())
 def test_no_flipped_bit_goes_unseen(part: bytes, data: st.DataObject) -> None:
     frame = bytearray(FrameEncoder().encode(part))
@@ -54,6 +57,7 @@ def test_no_flipped_bit_goes_unseen(part: bytes, data: st.DataObject) -> None:
         FrameReader().read(io.BytesIO(bytes(frame)))
 
 
+@unhurried
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_refused(junk: bytes) -> None:
     with contextlib.suppress(BadFrame):

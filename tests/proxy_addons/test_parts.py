@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx.proxy_addons.parts import BadPart, Part, decode, encode
-from tests.proxy_addons.spools import any_part, chunk, closed, opened
+from tests.proxy_addons.spools import any_part, chunk, closed, opened, unhurried
 
 
+@unhurried
 @given(any_part)
 def test_a_part_comes_back(part: Part) -> None:
     assert decode(encode(part)) == part
 
 
+@unhurried
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_part_or_refused(junk: bytes) -> None:
     with contextlib.suppress(BadPart):
@@ -29,6 +31,7 @@ json = st.recursive(
 )
 
 
+@unhurried
 @given(any_part, st.data())
 def test_a_field_of_another_kind_is_refused_or_read(part: Part, data: st.DataObject) -> None:
     line, _, rest = encode(part).partition(b"\n")

@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx.proxy_addons import spool
@@ -16,7 +16,16 @@ from agentx.proxy_addons.parts import Part
 from agentx.proxy_addons.segments import SegmentWriter
 from agentx.proxy_addons.spool import SpoolReader, read_spool
 from agentx.proxy_addons.wire.exchange import Chunk, Exchange
-from tests.proxy_addons.spools import NOW_MS, any_part, chunk, closed, opened, whole, write
+from tests.proxy_addons.spools import (
+    NOW_MS,
+    any_part,
+    chunk,
+    closed,
+    opened,
+    unhurried,
+    whole,
+    write,
+)
 
 
 def ids(exchanges: list[Exchange]) -> list[int]:
@@ -87,8 +96,8 @@ def test_a_tail_torn_at_any_byte_costs_only_what_it_held(tmp_path: Path) -> None
     assert (counts[0], counts[-1]) == (0, 2)
 
 
+@unhurried
 @given(st.floats(0, 1, exclude_max=True), st.integers(0, 7))
-@settings(max_examples=60)
 def test_a_flipped_bit_cuts_there_and_keeps_what_was_before(share: float, bit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), [*whole(1), *whole(2, 10)])
@@ -105,8 +114,8 @@ def test_a_flipped_bit_cuts_there_and_keeps_what_was_before(share: float, bit: i
         assert cut.offset + cut.lost_bytes == len(sound)
 
 
+@unhurried
 @given(st.lists(any_part, max_size=12))
-@settings(max_examples=60)
 def test_any_order_of_parts_can_be_read(said: list[Part]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), said)
