@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,8 +16,8 @@ from agentx.datasets.errors import DatasetError
 Column: TypeAlias = list[Any]
 """A column's values; a list column's are tuples, and what is null is None."""
 
-_MAX_GROUP_ROWS = 1 << 20
-_MAX_GROUP_VALUES = 1 << 25
+MAX_GROUP_ROWS = 1 << 20
+MAX_GROUP_BYTES = 1 << 30
 """Larger row groups are not ours; reading one whole would not be bounded."""
 
 
@@ -40,25 +42,35 @@ class TableReader:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
         for field in columns:
-            if field.name not in found.names:
-                raise DatasetError(f"{path} has no column {field.name}; write the data set again")
-            if not _reads_as(found.field(field.name).type, field.type):
-                raise DatasetError(
-                    f"{path}: column {field.name} is {found.field(field.name).type}, not "
-                    f"{field.type}; write the data set again"
-                )
+            self._check_column(field, found)
+        self.rows: int = self._file.metadata.num_rows
+        self._ends = list(accumulate(self._group_rows()))
+        if (self._ends or [0])[-1] != self.rows:
+            raise self._damaged("its row groups do not add up")
+
+    def _check_column(self, field: pa.Field, found: pa.Schema) -> None:
+        place = found.get_field_index(field.name)
+        if place < 0:
+            raise DatasetError(f"{self.path} has no column {field.name}; write the data set again")
+        kind = found.field(place).type
+        if not _reads_as(kind, field.type):
+            raise DatasetError(
+                f"{self.path}: column {field.name} is {kind}, not {field.type}; "
+                "write the data set again"
+            )
+
+    def _group_rows(self) -> Iterator[int]:
+        # Nothing is asked of single columns here: with a damaged footer that ends the process.
         metadata = self._file.metadata
-        self.rows: int = metadata.num_rows
-        self._ends: list[int] = []
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            values = max((group.column(i).num_values for i in range(group.num_columns)), default=0)
-            if group.num_rows > _MAX_GROUP_ROWS or values > _MAX_GROUP_VALUES:
+            if not 0 <= group.num_rows <= MAX_GROUP_ROWS or group.total_byte_size > MAX_GROUP_BYTES:
                 raise DatasetError(
-                    f"{path}: row group {number} has {group.num_rows} rows, more than AgentX "
-                    "writes; write the data set again"
+                    f"{self.path}: row group {number} has {group.num_rows} rows in "
+                    f"{group.total_byte_size} bytes, more than AgentX writes; "
+                    "write the data set again"
                 )
-            self._ends.append(group.num_rows + (self._ends[-1] if self._ends else 0))
+            yield group.num_rows
 
     def columns(self, first: int, stop: int) -> dict[str, Column]:
         """The columns of rows first … stop − 1."""
@@ -90,7 +102,10 @@ class TableReader:
     def _decoded(self, number: int) -> dict[str, Column]:
         if self._group is None or self._group[0] != number:
             self._group = None
-            self._group = (number, self._convert(self._read(number, self._schema.names)))
+            table = self._read(number, self._schema.names)
+            if table.num_rows != self._file.metadata.row_group(number).num_rows:
+                raise self._damaged("a row group has fewer rows than it says")
+            self._group = (number, self._convert(table))
         return self._group[1]
 
     def _read(self, number: int, names: list[str]) -> pa.Table:
@@ -114,7 +129,7 @@ class TableReader:
                 raise self._damaged(error) from None
         return columns
 
-    def _damaged(self, error: Exception) -> DatasetError:
+    def _damaged(self, error: Exception | str) -> DatasetError:
         reason = str(error).partition("\n")[0].rstrip(".")
         return DatasetError(f"{self.path} is damaged ({reason}); write the data set again")
 

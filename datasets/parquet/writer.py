@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -67,7 +68,8 @@ class DatasetWriter:
         assert self._folder is not None
         try:
             if kind is None:
-                self._finish(self._folder)
+                with _naming(self._out):
+                    self._finish(self._folder)
         finally:
             for table in self._tables.values():
                 table.abandon()
@@ -80,11 +82,12 @@ class DatasetWriter:
         check_session(session, self.info.block_size)
         self._numbering.check(session)
         self._names.add(session.session_id)
-        self._table("sessions").add([session])
-        self._table("agents").add(session.agents)
-        self._table("requests").add(session.requests)
-        if session.segments:
-            self._table("segments").add(session.segments)
+        with _naming(self._out):
+            self._table("sessions").add([session])
+            self._table("agents").add(session.agents)
+            self._table("requests").add(session.requests)
+            if session.segments:
+                self._table("segments").add(session.segments)
         had = self._counts
         self._counts = Counts(
             sessions=had.sessions + 1,
@@ -122,6 +125,17 @@ class DatasetWriter:
         _put(folder, self._out)
 
 
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Have an OSError that names no file (Arrow's) name this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 class _Table:
     """One Parquet file, written in row groups."""
 
@@ -140,8 +154,10 @@ class _Table:
         self._writer.close()
 
     def abandon(self) -> None:
-        if self._writer.is_open:
-            self._writer.close()
+        """Let go of a file that is about to be removed, even where it cannot be completed."""
+        with suppress(OSError, pa.ArrowException):
+            if self._writer.is_open:
+                self._writer.close()
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
