@@ -163,19 +163,24 @@ class _Seen:
 
 
 def _settle_tails(session: Session, found: dict[int, Stream], block_size: int) -> None:
-    """Give every stream its tail: children before parents, and the earliest child decides."""
+    """Give every stream its tail, children before parents.
+
+    Of several children, the one that keeps most of the tail decides, the earliest of those.
+    """
     children: dict[int, list[int]] = {}
     named: dict[int, Tail] = {}
     """By the trace's integer of a tail: the text of the first request whose child goes on."""
     for index in reversed(found):
         stream = found[index]
         size = stream.tokens - stream.full * block_size
-        tail: Tail = ()
-        for child in reversed(children.get(index, ())):
-            kept = _kept_of_tail(session, index, child, stream.full * block_size)
-            tail = head(_goes_on(found[child], block_size), min(size, kept))
-            if tail:
-                break
+        tails = [
+            head(
+                _goes_on(found[child], block_size),
+                min(size, _kept_of_tail(session, index, child, stream.full * block_size)),
+            )
+            for child in reversed(children.get(index, ()))
+        ]
+        tail = max(tails, key=_length, default=())
         if tail and stream.tail_name is not None:
             named[stream.tail_name] = tail
         own = own_name(session.session_id, index)
@@ -186,6 +191,10 @@ def _settle_tails(session: Session, found: dict[int, Stream], block_size: int) -
         if stream.tail_name in named:
             size = stream.tokens - stream.full * block_size
             stream.tail = fill(head(named[stream.tail_name], size), size, stream.tail_name)
+
+
+def _length(tail: Tail) -> int:
+    return tail[-1].end if tail else 0
 
 
 def _goes_on(child: Stream, block_size: int) -> Tail:
