@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from agentx.proxy_addons.parts import Answered, Chunks, Closed, Opened, Part
+from agentx.proxy_addons.segments import SegmentWriter
 from agentx.proxy_addons.wire.exchange import Chunk, Ended, Exchange
 
 T0_MS = 1_780_000_000_000.0
@@ -67,3 +70,28 @@ def _from_file(path: Path) -> Exchange:
         end_ms=events[-1][0] if events else 1.0,
         exchange_id=path.stem,
     )
+
+
+def write_spool(folder: Path, exchanges: Iterable[Exchange]) -> Path:
+    """A spool that holds these exchanges, as the recorder writes it."""
+    writer = SegmentWriter(folder, lambda: T0_MS)
+    for number, found in enumerate(exchanges):
+        parts: list[Part] = [
+            Opened(
+                number,
+                found.upstream,
+                found.method,
+                found.path,
+                found.request_headers,
+                found.opened_ms,
+                found.request_body,
+            )
+        ]
+        if found.status is not None:
+            parts.append(Answered(number, found.status, found.response_headers, 0.5))
+        parts.append(Chunks(number, found.chunks))
+        parts.append(Closed(number, found.ended, found.end_ms, 0, 0))
+        for part in parts:
+            assert writer.append(writer.encode(part)) is None
+    writer.close()
+    return folder

@@ -7,7 +7,7 @@ decided which of them count, and what their text is.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -137,17 +137,27 @@ def compact_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+Mark: TypeAlias = tuple[int, int, Hashable]
+"""(position of a segment, index among BREAKERS, what stands there or a hash of it)."""
+
+
+def marks(context: Sequence[ContextSegment]) -> Iterator[tuple[int, int, str]]:
+    """What the canonical stream leaves out of a context, and where."""
+    for at, segment in enumerate(context):
+        if segment.unseen is not NOTHING_UNSEEN:
+            for index, name in enumerate(BREAKERS):
+                value = getattr(segment.unseen, name)
+                if value is not None:
+                    yield at, index, value
+
+
 def prefix_breakers(
-    parent: Sequence[Unseen], child: Sequence[Unseen], kept: int
+    parent: Iterable[Mark], child: Iterable[Mark], kept: int
 ) -> tuple[Breaker, ...]:
-    """What differs between the first `kept` segments of two contexts, which are equal as segments.
+    """What differs within the first `kept` segments of two contexts, which are equal as segments.
 
     A server that tokenises these things, or looks at them, loses the prefix there.
     """
-    pairs = list(zip(parent[:kept], child[:kept], strict=True))
-    different = [(one, other) for one, other in pairs if one != other]
-    return tuple(
-        name
-        for name in BREAKERS
-        if any(getattr(one, name) != getattr(other, name) for one, other in different)
-    )
+    one = {mark for mark in parent if mark[0] < kept}
+    other = {mark for mark in child if mark[0] < kept}
+    return tuple(BREAKERS[index] for index in sorted({index for _, index, _ in one ^ other}))

@@ -18,7 +18,6 @@ from agentx.datasets.trace.media import Opaque
 from agentx.datasets.trace.segments import ContextSegment
 from agentx.datasets.trace.tokens import MARKERS, Tokenizer, o200k_base
 
-
 openai_public: Any = importlib.import_module("tiktoken_ext.openai_public")
 
 

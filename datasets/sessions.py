@@ -1,0 +1,199 @@
+"""Which calls belong together: sessions by the agents' own ids, lines of conversation in them.
+
+Pure. Two sessions in one work tree share nearly all of their system prompt and tools, so that a
+shared beginning alone joins nothing: a call without ids joins an earlier one only if it carries
+the whole of its context and its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from agentx.datasets.recorded import Recorded, SegmentFacts
+from agentx.datasets.trace.model import MAIN_AGENT, Kind
+
+Facts: TypeAlias = Callable[[int], SegmentFacts]
+"""A segment's facts by its number."""
+
+ANSWERS = frozenset({"assistant", "thinking", "tool_call"})
+"""Kinds of segments that a model wrote."""
+
+
+class SessionFinder:
+    """Names the session of each call, as they come in order of sending."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[int, int], int] = {}
+        """A tree of the contexts without ids: (node, segment) → node."""
+        self._open: dict[int, list[tuple[int, str]]] = {}
+        """By the node where a context ends: the answer's first segment, and its session."""
+        self._parents: dict[str, str] = {}
+        self._unnamed = 0
+
+    def session_of(self, call: Recorded) -> str:
+        """The call's own session; `root_of` tells which one that is part of."""
+        if call.session is not None:
+            if call.parent_session not in (None, call.session):
+                self._parents.setdefault(call.session, str(call.parent_session))
+            return f"id:{call.session}"
+        return self._continued(call)
+
+    def root_of(self, session: str) -> str:
+        """The session that a session's agent was started from, from parent to parent."""
+        if not session.startswith("id:"):
+            return session
+        name = session.removeprefix("id:")
+        seen = {name}
+        while (parent := self._parents.get(name)) is not None and parent not in seen:
+            seen.add(parent)
+            name = parent
+        return f"id:{name}"
+
+    def _continued(self, call: Recorded) -> str:
+        node = 0
+        found: str | None = None
+        for segment in call.context.tolist():
+            for answer, session in self._open.get(node, ()):
+                if answer == segment:
+                    found = session
+            node = self._nodes.setdefault((node, segment), len(self._nodes) + 1)
+        if found is None:
+            self._unnamed += 1
+            found = f"none:{self._unnamed}"
+        if len(call.answer):
+            self._open.setdefault(node, []).append((int(call.answer[0]), found))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A call, its agent and what it is for."""
+
+    call: Recorded
+    agent: str
+    """`main`, or a subagent's own id."""
+    kind: Kind
+    evidence: str
+    """`id` where the agent is known by an id, else `prompt` or `prefix`."""
+    messages: tuple[int, ...]
+    """Its context after the tools and the system prompt that begin it."""
+
+
+def place(calls: Sequence[Recorded], root: str, facts: Facts) -> list[Placed]:
+    """Each call of one session with its agent and kind, in the same order."""
+    messages = [_messages(call, facts) for call in calls]
+    agents = _agents(calls, messages, root, facts)
+    kinds = _kinds(calls, messages, [agent for agent, _ in agents], facts)
+    return [
+        Placed(call, agent, kind, evidence, content)
+        for call, (agent, evidence), kind, content in zip(
+            calls, agents, kinds, messages, strict=True
+        )
+    ]
+
+
+def _messages(call: Recorded, facts: Facts) -> tuple[int, ...]:
+    context = call.context.tolist()
+    for at, segment in enumerate(context):
+        if facts(segment).kind not in ("tool_definition", "system"):
+            return tuple(context[at:])
+    return ()
+
+
+def _agents(
+    calls: Sequence[Recorded], messages: Sequence[tuple[int, ...]], root: str, facts: Facts
+) -> list[tuple[str, str]]:
+    """By the agents' ids; of calls that have none, those that begin with the prompt of a tool call
+    are a subagent's, and those that go on from them."""
+    prompts: set[int] = set()
+    begun: dict[tuple[int, ...], str] = {}
+    agents: list[tuple[str, str]] = []
+    for call, content in zip(calls, messages, strict=True):
+        own = call.agent
+        if own is None and call.session is not None and f"id:{call.session}" != root:
+            own = call.session
+        if own is not None:
+            agents.append((own, "id"))
+        elif (started := _started(content, begun)) is not None:
+            agents.append((started, "prompt"))
+        elif _is_prompt(content, prompts, facts):
+            begun[content] = f"prompt:{len(begun)}"
+            agents.append((begun[content], "prompt"))
+        else:
+            agents.append((MAIN_AGENT, "id" if call.session is not None else "prefix"))
+        for segment in call.answer.tolist():
+            if facts(segment).kind == "tool_call":
+                prompts |= facts(segment).mentions
+    return agents
+
+
+def _started(content: tuple[int, ...], begun: Mapping[tuple[int, ...], str]) -> str | None:
+    for first, agent in begun.items():
+        if content[: len(first)] == first:
+            return agent
+    return None
+
+
+def _is_prompt(content: tuple[int, ...], prompts: set[int], facts: Facts) -> bool:
+    """Whether a conversation begins, and with a text that a tool call gave."""
+    found = [facts(segment) for segment in content]
+    if any(f.kind in ANSWERS for f in found):
+        return False
+    return any(f.kind == "user" and f.text in prompts for f in found)
+
+
+def _kinds(
+    calls: Sequence[Recorded],
+    messages: Sequence[tuple[int, ...]],
+    agents: Sequence[str],
+    facts: Facts,
+) -> list[Kind]:
+    tools = [
+        frozenset(s for s in call.context.tolist() if facts(s).kind == "tool_definition")
+        for call in calls
+    ]
+    largest: dict[str, frozenset[int]] = {}
+    prompts: dict[str, frozenset[int]] = {}
+    for agent, has, content in zip(agents, tools, messages, strict=True):
+        if len(has) > len(largest.get(agent, ())):
+            largest[agent] = has
+        if has and agent not in prompts:
+            prompts[agent] = _user_texts(content, facts)
+    return [
+        _kind(call, content, agent, has, largest.get(agent, frozenset()), prompts, facts)
+        for call, content, agent, has in zip(calls, messages, agents, tools, strict=True)
+    ]
+
+
+def _kind(
+    call: Recorded,
+    content: tuple[int, ...],
+    agent: str,
+    tools: frozenset[int],
+    largest: frozenset[int],
+    prompts: Mapping[str, frozenset[int]],
+    facts: Facts,
+) -> Kind:
+    plain: Kind = "main" if agent == MAIN_AGENT else "subagent"
+    if call.count_only:
+        return "count_tokens"
+    if "compaction" in call.hints:
+        return "compaction"
+    if call.max_output == 1:
+        return "probe"
+    carries_talk = any(facts(segment).kind in ANSWERS for segment in content)
+    if "title" in call.hints and not tools and not carries_talk:
+        return "title"
+    if not largest or tools & largest:
+        return plain
+    # Its tools are not the agent's: it serves the agent without being part of its talk.
+    if tools or carries_talk:
+        return "other"
+    same_prompt = prompts.get(agent, frozenset()) & _user_texts(content, facts)
+    return "title" if "title?" in call.hints or same_prompt else "other"
+
+
+def _user_texts(content: tuple[int, ...], facts: Facts) -> frozenset[int]:
+    return frozenset(f.text for f in map(facts, content) if f.kind == "user")
