@@ -19,8 +19,7 @@ MAX_EVENT_BYTES = 4 * 1024 * 1024
 MAX_EVENTS = 1_000_000
 """More output events than this end the request as broken: nobody asked for so many tokens."""
 
-_OUTPUT_FIELDS = (
-    "content",
+_OTHER_OUTPUT = (
     "reasoning_content",
     "reasoning",
     "tool_calls",
@@ -53,7 +52,6 @@ class StreamMeter:
         "finish_reason",
         "first_byte",
         "first_event_tokens",
-        "model",
         "output_tokens",
         "progressed",
         "prompt_tokens",
@@ -71,7 +69,6 @@ class StreamMeter:
         self.output_tokens: int | None = None
         self.cached_tokens: int | None = None
         self.finish_reason: str | None = None
-        self.model: str | None = None
         self.progressed: float | None = None
         """When an event of any kind was last complete; a comment is none."""
         self.error: str | None = None
@@ -126,24 +123,24 @@ class StreamMeter:
         self._document(document, is_error=event.event == "error")
 
     def _document(self, document: dict[str, Any], *, is_error: bool) -> None:
-        choices = document.get("choices")
+        # This runs for every token of a run: lookups that mostly find nothing come last.
+        get = document.get
+        choices = get("choices")
         has_output = False
         if choices and isinstance(choices, list):
             for choice in choices:
                 if isinstance(choice, dict) and self._choice(choice):
                     has_output = True
-        if is_error or document.get("error") or document.get("object") == "error":
-            self.error = error_message(document)
         if has_output:
             if len(self.events) >= MAX_EVENTS:
                 raise StreamError(f"more than {MAX_EVENTS} output events came")
             self.events.append(self._now)
-        if usage := document.get("usage"):
+        if is_error or get("error") or get("object") == "error":
+            self.error = error_message(document)
+        if usage := get("usage"):
             self._usage(usage, first=has_output and len(self.events) == 1)
-        if isinstance(engine := document.get("agentx"), dict):
+        if isinstance(engine := get("agentx"), dict):
             self.engine = engine
-        if self.model is None and isinstance(model := document.get("model"), str):
-            self.model = model
 
     def _choice(self, choice: dict[str, Any]) -> bool:
         """Note how a choice ended; return whether it carries output."""
@@ -151,7 +148,9 @@ class StreamMeter:
             self.finish_reason = reason
         delta = choice.get("delta")
         carrier = delta if isinstance(delta, dict) else choice
-        return any(carrier.get(name) for name in _OUTPUT_FIELDS)
+        if carrier.get("content"):
+            return True
+        return any(carrier.get(name) for name in _OTHER_OUTPUT)
 
     def _usage(self, usage: object, *, first: bool) -> None:
         """Counts that come with every event (some servers) grow: the last one stands."""

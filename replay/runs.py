@@ -59,8 +59,11 @@ class Journal:
             OSError: it could not be written whole (a full disk).
         """
         line = memoryview(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-        while line:
-            line = line[self._file.write(line) or 0 :]
+        try:
+            while line:
+                line = line[self._file.write(line) or 0 :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
 
     def close(self) -> None:
         """Close the file; lines can no longer be added."""
@@ -113,10 +116,13 @@ class RunWriter:
             ("telemetry", journal_rows(self.telemetry.path)),
         ):
             part = self.folder / f"{name}.parquet.part"
-            with pq.ParquetWriter(part, _SCHEMAS[name], compression="zstd") as writer:
-                for batch in _batches(rows, _SCHEMAS[name]):
-                    writer.write_batch(batch)
-            part.replace(self.folder / f"{name}.parquet")
+            try:
+                with pq.ParquetWriter(part, _SCHEMAS[name], compression="zstd") as writer:
+                    for batch in _batches(rows, _SCHEMAS[name]):
+                        writer.write_batch(batch)
+                part.replace(self.folder / f"{name}.parquet")
+            finally:
+                part.unlink(missing_ok=True)
 
     def finish(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Write run.json for good, after the tables, and return it."""

@@ -13,7 +13,7 @@ import aiohttp
 from agentx.replay.endpoint import Endpoint, without_v1
 from agentx.replay.errors import ReplayError
 from agentx.replay.servers import Models, Server, read_models, recognise
-from agentx.replay.transport import HttpTransport, Page, short
+from agentx.replay.transport import HttpTransport, Page, reason, short
 
 REACH_S = 10.0
 METRICS_S = 5.0
@@ -74,12 +74,10 @@ async def _reach(transport: HttpTransport, url: str) -> Page:
     try:
         return await transport.get(url, timeout_s=REACH_S)
     except TimeoutError:
-        reason = f"no answer within {REACH_S:g} s"
+        why = f"no answer within {REACH_S:g} s"
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        reason = short(str(error)) or type(error).__name__
-    raise ReplayError(
-        f"{url} cannot be reached ({reason}): start the server, or correct the address"
-    )
+        why = reason(error)
+    raise ReplayError(f"{url} cannot be reached ({why}): start the server, or correct the address")
 
 
 def _only_model(endpoint: Endpoint, page: Page, models: Models) -> str:

@@ -7,6 +7,7 @@ run format, and what was measured until then is kept.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from dataclasses import dataclass
 from time import perf_counter
@@ -173,7 +174,7 @@ class HttpTransport:
         except (aiohttp.ClientSSLError, ssl.SSLError) as error:
             self._failed(exchange, "tls", str(error))
         except aiohttp.ClientConnectorError as error:
-            self._failed(exchange, "connect", str(error))
+            self._failed(exchange, "connect", reason(error))
         except (aiohttp.ClientError, StreamError, OSError, ValueError) as error:
             self._failed(exchange, "broken", str(error) or type(error).__name__)
         finally:
@@ -276,6 +277,15 @@ class HttpTransport:
             detail = detail.replace(self._api_key, "***")
         exchange.error = kind
         exchange.detail = short(detail)
+
+
+def reason(error: Exception) -> str:
+    """Why a connection failed, in the system's words where it has some."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, OSError) and cause.errno is not None:
+        # A name that cannot be resolved has an errno of its own, below 0.
+        return os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or str(cause)
+    return short(str(cause)) or type(cause).__name__
 
 
 def short(text: str, limit: int = DETAIL) -> str:

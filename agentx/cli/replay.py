@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from agentx.replay.conduct import Progress
+    from agentx.replay.recorded import Progress
+
+TIMES = ("ttft", "tpot", "itl", "e2e")
 
 
 @click.command()
@@ -108,7 +110,8 @@ def replay(
     import uvloop
 
     from agentx.datasets.parquet.reader import open_dataset
-    from agentx.replay.conduct import Options, conduct
+    from agentx.replay.conduct import conduct
+    from agentx.replay.options import Options
 
     opened = open_dataset(dataset)
     options = Options(
@@ -181,23 +184,18 @@ def _print(document: Mapping[str, Any]) -> None:
 def _table(document: Mapping[str, Any]) -> Table:
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, show_header=True)
-    for name, justify in (
-        ("", "left"),
-        *((name, "right") for name in ("p50", "p90", "p99", "mean")),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    columns = ("p50", "p90", "p99", "mean")
     unit = "ms, engine time" if document["scaled"] else "ms"
-    for name, key in (
-        ("TTFT", "ttft_ms"),
-        ("TPOT", "tpot_ms"),
-        ("ITL", "itl_ms"),
-        ("E2E", "e2e_ms"),
-    ):
-        figures = document[key]
-        table.add_row(
-            f"{name} ({unit})", *(_number(figures[p]) for p in ("p50", "p90", "p99", "mean"))
-        )
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right")
+    rows = [(f"{key.upper()} ({unit})", document[f"{key}_ms"]) for key in TIMES]
+    if own := document["engine"]:
+        # What the client measures of a fast clock is partly its own lag, and the engine knows.
+        rows += [(f"{key.upper()} (ms, engine's own)", own[f"{key}_ms"]) for key in ("ttft", "e2e")]
+    for name, figures in rows:
+        table.add_row(name, *(_number(figures[column]) for column in columns))
     return table
 
 
@@ -206,6 +204,9 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"Requests: {requests['ok']:,} answered, {requests['failed']:,} failed"
     for kind, count in document["errors"].items():
         yield f"  {kind}: {count:,}"
+    limit = document["endpoint"]["context_limit"]
+    if limit is not None and "http_4xx" in document["errors"]:
+        yield f"  The server takes {limit:,} tokens at most; --max-context ends lines before that"
     yield (
         f"Hit rate: theoretical {_share(rates['theoretical'])}, "
         f"reported {_share(rates['reported'])}, by metrics {_share(rates['metrics'])}"
