@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -70,12 +71,9 @@ def capture(settings: Settings, tell: Listeners) -> dict[str, Any]:
     recorder = Recorder(ExchangeWriter(segments, Pseudonyms(key), counters), counters)
     tap = Tap(settings.upstream.name, recorder, counters)
     recorder.start()
-    log = _Log(tell.problem)
-    logging.getLogger().addHandler(log)
     try:
         asyncio.run(_Proxy(settings, tap, counters, tell).run())
     finally:
-        logging.getLogger().removeHandler(log)
         if not recorder.stop(STOP_WRITING_S):
             for _ in range(counters.snapshot()["in_flight"]):
                 counters.lost("not_written")
@@ -106,9 +104,11 @@ class _Proxy:
             loop.add_signal_handler(number, self._signalled)
         proxy = self._master()
         serving = asyncio.create_task(proxy.run())
+        log = _Log(self._tell.problem)
         try:
             await self._first(serving, self._running)
             self._tell.started(self._listening())
+            logging.getLogger().addHandler(log)
             counting = asyncio.create_task(self._count())
             await self._first(serving, self._stop)
             # Takes down the listening socket; connections stay.
@@ -118,6 +118,7 @@ class _Proxy:
         finally:
             proxy.shutdown()
             await serving
+            logging.getLogger().removeHandler(log)
 
     def _signalled(self) -> None:
         (self._hurry if self._stop.is_set() else self._stop).set()
@@ -156,7 +157,7 @@ class _Proxy:
         waiting.cancel()
         if serving.done():
             serving.result()
-            raise CaptureError("mitmproxy ended by itself; see its messages above")
+            raise CaptureError("mitmproxy ended by itself; start it again")
 
     def _listening(self) -> Listen:
         addresses = self._proxyserver.listen_addrs()
@@ -173,7 +174,9 @@ class _Proxy:
     async def _count(self) -> None:
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)
-            self._tell.counted(self._counters.snapshot())
+            # Nobody may be reading any more; the proxy goes on.
+            with contextlib.suppress(OSError):
+                self._tell.counted(self._counters.snapshot())
 
     async def _drain(self) -> None:
         """Wait until what is in flight has ended and has been sent to the client."""
@@ -219,4 +222,6 @@ class _Log(logging.Handler):
         self._problem = problem
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._problem(record.getMessage().partition("\n")[0][:200])
+        # This runs inside mitmproxy's own code, which must not fail for want of a reader.
+        with contextlib.suppress(Exception):
+            self._problem(record.getMessage().partition("\n")[0][:200])

@@ -34,7 +34,7 @@ class Opened:
     """A request, credentials already gone."""
 
     exchange: int
-    """Counted by the writer; unique together with its name."""
+    """Counted by the writer as requests begin; unique together with its name."""
     upstream: str
     method: str
     path: str

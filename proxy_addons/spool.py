@@ -8,7 +8,6 @@ of one exchange (for each process that wrote at the same time), however long the
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,12 +100,15 @@ class SpoolReader:
 
     def _of_writer(self, segments: Sequence[_Segment]) -> Iterator[Exchange]:
         """One writer's exchanges in order of opening; each waits for those opened before it."""
-        pending: OrderedDict[int, _Pending] = OrderedDict()
+        # Numbers are given when a request begins, frames are written when it is whole.
+        pending: dict[int, _Pending] = {}
+        order: list[int] = []
         for segment in segments:
             for offset, part in self._scan(segment):
                 match part:
                     case Opened(exchange=number) if number not in pending:
                         pending[number] = _Pending([(segment, offset)])
+                        heapq.heappush(order, number)
                     case Answered(exchange=number) | Chunks(exchange=number) if number in pending:
                         pending[number].places.append((segment, offset))
                     case Closed(exchange=number) if number in pending:
@@ -114,10 +116,10 @@ class SpoolReader:
                         pending[number].closed = True
                     case _:
                         self.orphans += 1
-                while pending and next(iter(pending.values())).closed:
-                    yield self._load(pending.popitem(last=False)[1])
-        while pending:
-            yield self._load(pending.popitem(last=False)[1])
+                while order and pending[order[0]].closed:
+                    yield self._load(pending.pop(heapq.heappop(order)))
+        while order:
+            yield self._load(pending.pop(heapq.heappop(order)))
 
     def _scan(self, segment: _Segment) -> Iterator[tuple[int, Part]]:
         """A segment's parts and where they begin, up to its end or its first bad frame."""

@@ -27,7 +27,8 @@ class Tap:
         self._recorder = recorder
         self._counters = counters
         self._flows: dict[str, _Following] = {}
-        self._of_client: defaultdict[str, set[str]] = defaultdict(set)
+        self._of_client: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        """Flows of a connection, in the order they began."""
         self._numbers = 0
 
     @property
@@ -99,7 +100,7 @@ class Tap:
         live = LiveExchange(self._numbers, head, self._recorder, self._counters)
         following = _Following(live, self._counters)
         self._flows[flow.id] = following
-        self._of_client[flow.client_conn.id].add(flow.id)
+        self._of_client[flow.client_conn.id][flow.id] = None
         following.client_id = flow.client_conn.id
         return following
 
@@ -109,7 +110,7 @@ class Tap:
             return
         flows = self._of_client.get(following.client_id)
         if flows is not None:
-            flows.discard(flow_id)
+            flows.pop(flow_id, None)
             if not flows:
                 del self._of_client[following.client_id]
         at_ms = following.elapsed_ms() if following.over_at is None else following.over_at

@@ -65,6 +65,12 @@ def test_order_is_that_of_opening_and_what_has_no_close_ended_with_the_proxy(
     assert exchanges[1].chunks == (Chunk(1.0, b"answer"),)
 
 
+def test_a_request_that_was_whole_later_than_the_next_keeps_its_place(tmp_path: Path) -> None:
+    one, two = whole(1, 0), whole(2, 10)
+    write(tmp_path, [two[0], *one[:-1], *two[1:], one[-1]])
+    assert ids(list(read_spool(tmp_path))) == [1, 2]
+
+
 def test_an_opening_alone_is_an_exchange(tmp_path: Path) -> None:
     write(tmp_path, [opened(1)])
     (exchange,) = read_spool(tmp_path)
