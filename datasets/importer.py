@@ -87,14 +87,13 @@ class _WekaImport:
                 )
             self._block_size = trace.block_size
             self._shared_ids |= trace.shared_ids
+            if not trace.has_requests:
+                self._drop(NO_REQUEST, "sessions", f"{trace.where}: skipped, it has no requests")
+                continue
             name = unused(trace.session_id, self._names)
             if name != trace.session_id:
                 self._say(f"{trace.where}: session {trace.session_id} is here twice; now {name}")
-            session = weka.to_session(trace, self._numbers, name)
-            if session.requests:
-                yield session, self.info()
-            else:
-                self._drop(NO_REQUEST, "sessions", f"{trace.where}: skipped, it has no requests")
+            yield weka.to_session(trace, self._numbers, name), self.info()
 
     def _traces(self, path: Path) -> Iterator[weka_fields.Trace]:
         count = 0

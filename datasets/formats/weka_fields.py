@@ -74,6 +74,11 @@ class Trace:
     system_tokens: int | None
     entries: list[Row | Subagent]
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether anything was sent at all."""
+        return any(isinstance(entry, Row) or entry.rows for entry in self.entries)
+
 
 def is_trace(value: Any) -> bool:
     """Whether a JSON value means to be a weka trace."""
