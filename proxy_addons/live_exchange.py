@@ -14,7 +14,7 @@ from agentx.proxy_addons.parts import Answered, Closed, Opened
 from agentx.proxy_addons.providers import REQUEST_HEADERS, RESPONSE_HEADERS, dialect_of
 from agentx.proxy_addons.recorder import Recorder
 from agentx.proxy_addons.redact import clean_path, kept_headers, secrets_of
-from agentx.proxy_addons.wire.exchange import Chunk, Ended, Headers
+from agentx.proxy_addons.wire.exchange import Ended, Headers
 from agentx.proxy_addons.writer import Closing, Item, Opening, Piece
 
 
@@ -101,7 +101,7 @@ class LiveExchange:
         elif not self._recorder.reserve(len(data)):
             self._trouble = "queue_full"
         else:
-            self._put(Piece(self._opened.exchange, Chunk(at_ms, data)), len(data))
+            self._put(Piece(self._opened.exchange, at_ms, data), len(data))
 
     def end(self, ended: Ended, at_ms: float | None) -> None:
         """The exchange is over; what comes after this is not looked at."""

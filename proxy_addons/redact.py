@@ -95,8 +95,12 @@ class StreamMask:
         if not self._secrets:
             return list(chunks)
         chunks = [*self._held, *chunks]
-        joined = mask(b"".join(chunk.data for chunk in chunks), self._secrets)
+        plain = b"".join(chunk.data for chunk in chunks)
+        joined = mask(plain, self._secrets)
         sure = len(joined) - self._unsure(joined)
+        if joined is plain and sure == len(plain):
+            self._held = []
+            return chunks
         done: list[Chunk] = []
         self._held = []
         start = 0

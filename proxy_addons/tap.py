@@ -137,7 +137,7 @@ class _Following:
 
     def elapsed_ms(self) -> float:
         """Since the opening; by a clock that never jumps."""
-        return round((time.perf_counter() - self._opened) * 1000, 3)
+        return (time.perf_counter() - self._opened) * 1000
 
     def request_done(self) -> None:
         self.request_is_done = True

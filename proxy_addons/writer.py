@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from agentx.proxy_addons.counters import Counters
 from agentx.proxy_addons.frames import MAX_BODY
@@ -32,12 +32,12 @@ class Opening:
     secrets: Secrets
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes of a response, still encoded."""
+class Piece(NamedTuple):
+    """Bytes of a response, still encoded. A tuple: there is one for every chunk that goes by."""
 
     exchange: int
-    chunk: Chunk
+    at_ms: float
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,17 @@ class ExchangeWriter:
 
     def _take(self, item: Item) -> None:
         match item:
+            case Piece():
+                record = self._records.get(item.exchange)
+                if record is not None and record.trouble is None:
+                    self._keep(record, item)
             case Opening(part=part, secrets=secrets):
                 opened = self._records[part.exchange] = _Record(StreamMask(secrets))
                 self._entries.append(self._redacted(part, secrets, opened))
             case Answered(exchange=number) if (record := self._records.get(number)) is not None:
                 record.decoder = BodyDecoder(header(item.headers, "content-encoding"), MAX_BODY)
-                self._entries.append(replace(item, headers=_decoded(item.headers)))
-            case Piece(exchange=number) if (record := self._records.get(number)) is not None:
-                self._keep(number, record, item.chunk)
+                at_ms = round(item.at_ms, 3)
+                self._entries.append(replace(item, headers=_decoded(item.headers), at_ms=at_ms))
             case Closing(part=part) if (record := self._records.get(part.exchange)) is not None:
                 self._flush(part.exchange, record, last=True)
                 record.trouble = record.trouble or item.trouble
@@ -138,16 +141,14 @@ class ExchangeWriter:
         body = mask(hide_identities(body, self._pseudonyms), secrets)
         return replace(part, headers=_decoded(part.headers), body=body)
 
-    def _keep(self, number: int, record: _Record, chunk: Chunk) -> None:
-        if record.trouble is not None:
-            return
-        data = record.decoder.feed(chunk.data)
+    def _keep(self, record: _Record, piece: Piece) -> None:
+        data = record.decoder.feed(piece.data)
         if record.decoder.problem is not None:
             record.trouble = record.decoder.problem.replace(" ", "_")
-        record.chunks.append(Chunk(chunk.at_ms, data))
+        record.chunks.append(Chunk(round(piece.at_ms, 3), data))
         record.waiting_bytes += len(data)
         if record.waiting_bytes >= _FLUSH_BYTES or len(record.chunks) >= _FLUSH_CHUNKS:
-            self._flush(number, record)
+            self._flush(piece.exchange, record)
 
     def _flush(self, number: int, record: _Record, last: bool = False) -> None:
         masked = record.mask.feed(record.chunks) if record.chunks else []
@@ -216,9 +217,9 @@ class ExchangeWriter:
 
 
 def _closed(part: Closed, trouble: str | None) -> Closed:
-    if trouble is None or part.ended != "complete":
-        return part
-    return replace(part, ended="proxy_stopped")
+    end_ms = None if part.end_ms is None else round(part.end_ms, 3)
+    ended = "proxy_stopped" if trouble is not None and part.ended == "complete" else part.ended
+    return replace(part, ended=ended, end_ms=end_ms)
 
 
 def _decoded(headers: Headers) -> Headers:

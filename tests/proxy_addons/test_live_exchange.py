@@ -60,7 +60,7 @@ def test_an_exchange_from_beginning_to_end() -> None:
     assert KEY.encode() in opening.secrets
     assert answer == Answered(3, 200, (("content-type", "text/event-stream"),), 1.5)
     assert isinstance(piece, Piece)
-    assert (piece.chunk.at_ms, piece.chunk.data) == (2.5, b"defg")
+    assert (piece.at_ms, piece.data) == (2.5, b"defg")
     assert isinstance(closing, Closing)
     assert (closing.part.ended, closing.part.end_ms, closing.trouble) == ("complete", 3.5, None)
     assert (closing.part.request_bytes, closing.part.response_bytes) == (3, 4)

@@ -49,7 +49,7 @@ def answered(number: int, headers: Headers = ()) -> Answered:
 
 
 def piece(number: int, data: bytes, at_ms: float = 1.0) -> Piece:
-    return Piece(number, Chunk(at_ms, data))
+    return Piece(number, at_ms, data)
 
 
 def closing(number: int, ended: Ended = "complete", trouble: str | None = None) -> Closing:
@@ -225,7 +225,7 @@ def test_a_long_answer_is_written_in_pieces_and_read_back_whole(
     pieces = [piece(1, b"%03d" % number, float(number)) for number in range(300)]
     setup.writer.write([opening(1), *pieces, closing(1)])
     (exchange,) = setup.recorded()
-    assert exchange.chunks == tuple(item.chunk for item in pieces)
+    assert exchange.chunks == tuple(Chunk(item.at_ms, item.data) for item in pieces)
 
 
 def test_what_is_still_open_at_the_end_is_partial(setup: Setup) -> None:
