@@ -2,7 +2,7 @@
 
 `make test` runs this file before pytest; it prints one line and always leaves with status 0,
 because without a browser the tests that want one are skipped by name (and fail in CI). Tests call
-`find` and `launch`.
+`need` and `launch`.
 """
 
 from __future__ import annotations
@@ -80,6 +80,17 @@ def find() -> Chromium | None:
     candidates = [Chromium(path, path) for name in COMMANDS if (path := shutil.which(name))]
     candidates.append(Chromium("playwright's own Chromium", None))
     return next((candidate for candidate in candidates if _works(candidate)), None)
+
+
+def need() -> Chromium:
+    """The browser for a test, which is skipped by name where there is none (and fails in CI)."""
+    from tests.conftest import skip_or_fail
+
+    found = find()
+    if found is None:
+        skip_or_fail("no Chromium is here (make test fetches one)")
+    assert found is not None
+    return found
 
 
 @contextmanager

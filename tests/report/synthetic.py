@@ -14,6 +14,7 @@ from agentx.replay.aggregate import Aggregator, ClientState
 from agentx.replay.metrics import CacheCounters
 from agentx.replay.rows import REQUESTS
 from agentx.replay.runs import TELEMETRY, Run, RunWriter
+from agentx.report.charts.figure import Chart
 from agentx.report.view import RunView, view
 
 HOSTILE = (
@@ -117,6 +118,12 @@ def fail(row: dict[str, Any], error: str, detail: str) -> None:
     for name in ("e2e_ms", "prompt_tokens", "cached_tokens", "output_tokens", "tpot_assumed"):
         row[name] = None
     row |= {"event_ms": [], "events": 0, "error": error, "error_detail": detail, "status": None}
+
+
+def traces(chart: Chart) -> Any:
+    """The traces of a chart that has a figure."""
+    assert chart.figure is not None
+    return chart.figure.data
 
 
 def _row(session: str, turn: int, lane: int, agent: str, start: float) -> dict[str, Any]:

@@ -1,0 +1,86 @@
+"""Every number of the page is the run's own, with its source; unknown stays unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentx.report import numbers
+from agentx.report.facts import number
+from agentx.report.numbers import Figure
+from agentx.report.view import RunView
+from tests.report import synthetic
+
+
+def figures_of(run: RunView) -> list[Figure]:
+    found = [*numbers.headline(run), *numbers.throughput(run), *numbers.cache(run)]
+    found += [figure for spread in numbers.latencies(run) for figure in spread.figures]
+    return [*found, *numbers.client(run)]
+
+
+def test_every_number_is_that_of_run_json() -> None:
+    run = synthetic.run().view()
+    stored = [figure for figure in figures_of(run) if not figure.key.startswith("tokens.")]
+    known = 0
+    for figure in stored:
+        path = figure.key.split(".")
+        assert figure.value == number(run.aggregate, *path)
+        known += figure.value is not None
+    assert known > 25
+
+
+def test_what_the_run_does_not_know_is_a_dash() -> None:
+    made = synthetic.run()
+    for row in made.requests:
+        synthetic.fail(row, "connect", "refused")
+    figures = {figure.key: figure for figure in figures_of(made.view())}
+    for key in ("hit_rate.reported", "hit_rate.theoretical", "ttft_ms.p50", "tokens.reported"):
+        assert figures[key].value is None
+        assert figures[key].shown == "–"
+    assert figures["requests.ok"].shown == f"0 of {len(made.requests)}"
+
+
+def test_a_document_of_another_shape_breaks_nothing() -> None:
+    run = synthetic.run().view()
+    odds: tuple[object, ...] = (
+        None,
+        [],
+        "x",
+        {"requests": 3, "ttft_ms": [1], "client": {"bound": "no"}},
+    )
+    for aggregate in odds:
+        odd = RunView(run.name, {"aggregate": aggregate}, run.rows, None, {})
+        figures = {figure.key: figure for figure in figures_of(odd)}
+        assert figures["ttft_ms.p50"].shown == "–"
+        assert figures["requests.ok"].shown == "– of –"
+        assert figures["client.bound"].shown == "unknown"
+
+
+def test_tpot_says_in_how_many_answers_it_is_assumed() -> None:
+    made = synthetic.run()
+    spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
+    assert spreads["TPOT"].source == "assumed"
+    assert f"{len(made.requests)} of {len(made.requests)} answers" in spreads["TPOT"].meaning
+    for row in made.requests:
+        row["tpot_assumed"] = False
+    spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
+    assert spreads["TPOT"].source == "measured"
+    assert "TTFT by the engine" not in spreads
+
+
+def test_the_engines_own_times_stand_beside_ours() -> None:
+    made = synthetic.run()
+    made.head["scaled"] = 10.0
+    for row in made.requests:
+        row["engine_ttft_ms"], row["engine_e2e_ms"] = 7.0, 9.0
+    spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
+    assert spreads["TTFT by the engine"].source == "reported"
+    assert spreads["TTFT by the engine"].figures[0].value == 7.0
+    ttft = sorted(row["ttft_ms"] * 10 for row in made.requests)
+    assert spreads["TTFT"].figures[0].value == pytest.approx((ttft[59] + ttft[60]) / 2, rel=1e-4)
+
+
+def test_marks_are_the_percentiles_or_nothing() -> None:
+    run = synthetic.run().view()
+    ttft = run.aggregate["ttft_ms"]
+    assert numbers.marks(run)["ttft"] == (ttft["p50"], ttft["p90"], ttft["p99"])
+    assert numbers.marks(RunView("x", {}, run.rows, None, {}))["ttft"] is None
