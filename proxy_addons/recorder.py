@@ -61,7 +61,7 @@ class Recorder:
         # What an item itself takes is not asked for but counted: ends have to get through.
         self._reserved += _ITEM_COST
         self._queue.append((item, reserved + _ITEM_COST))
-        if self._reserved - self._written > _WAKE_BYTES:
+        if self._reserved - self._written > _WAKE_BYTES and not self._wake.is_set():
             self._wake.set()
 
     def stop(self, timeout_s: float) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,12 +20,18 @@ class CaptureProcess:
     """`async with CaptureProcess(upstream.url, spool) as proxy`; killed if it is not stopped."""
 
     def __init__(
-        self, upstream: str, spool: Path, *options: str, through: Sequence[str] = ()
+        self,
+        upstream: str,
+        spool: Path,
+        *options: str,
+        through: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.spool = spool
         self.port = 0
         self.said: list[str] = []
         """Lines on stderr."""
+        self._environment = os.environ | {"PYTHONSAFEPATH": "1"} | dict(environment or {})
         self._command = [
             *through,
             *(sys.executable, "-m", "agentx", "capture", "--json"),
@@ -39,7 +45,7 @@ class CaptureProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=ROOT,
-            env=os.environ | {"PYTHONSAFEPATH": "1"},
+            env=self._environment,
             # Its own group: what a shell started for it is ended with it.
             start_new_session=True,
         )

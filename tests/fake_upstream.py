@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -63,18 +64,19 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 class FakeUpstream:
     """`async with FakeUpstream(handler) as upstream`; the handler reads the request's body."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
         self.handler = handler
+        self._tls = tls
         self._tasks: set[asyncio.Task[Any]] = set()
         self.requests: list[Message] = []
 
     @property
     def url(self) -> str:
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return f"http://{host}:{port}"
+        port = self._server.sockets[0].getsockname()[1]
+        return f"https://localhost:{port}" if self._tls else f"http://127.0.0.1:{port}"
 
     async def __aenter__(self) -> FakeUpstream:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
         return self
 
     async def __aexit__(

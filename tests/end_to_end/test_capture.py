@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,9 @@ import orjson
 import pytest
 import pytest_asyncio
 import zstandard
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from mitmproxy import certs
 
 from agentx.proxy_addons.frames import FrameReader, read_header
 from agentx.proxy_addons.spool import SUFFIX, SpoolReader
@@ -353,6 +357,47 @@ async def test_an_upstream_that_is_down(tmp_path: Path) -> None:
     assert counts["partial"] == {"upstream_error": 1}
     (exchange,) = recorded(tmp_path / "spool")
     assert (exchange.status, exchange.ended) == (None, "upstream_error")
+
+
+async def test_an_upstream_over_tls(tmp_path: Path) -> None:
+    """Its certificate is checked, with the authorities of SSL_CERT_FILE where that is set."""
+    authority, tls = server_certificate(tmp_path / "authority")
+
+    async def handle(exchange: Exchange) -> None:
+        await exchange.read()
+        await exchange.stream()
+        await exchange.chunk(b"data: over tls\n\n")
+        await exchange.end()
+
+    spool = tmp_path / "spool"
+    trusting = {"SSL_CERT_FILE": str(authority)}
+    async with FakeUpstream(handle, tls) as upstream:
+        async with CaptureProcess(upstream.url, spool, environment=trusting) as proxy:
+            answer = await ask(proxy.port, "POST", MESSAGES, HEADERS, BODY)
+            assert (answer.status, answer.body) == (200, b"data: over tls\n\n")
+            assert upstream.requests[0].header("host") == upstream.url.removeprefix("https://")
+            await proxy.stop()
+        async with CaptureProcess(upstream.url, spool) as proxy:
+            assert (await ask(proxy.port, "POST", MESSAGES, HEADERS, BODY)).status == 502
+            await proxy.stop()
+    assert [exchange.ended for exchange in recorded(spool)] == ["complete", "upstream_error"]
+    assert len(upstream.requests) == 1
+
+
+def server_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """A new authority's certificate, and a context with one of its making for localhost."""
+    folder.mkdir()
+    store = certs.CertStore.from_store(folder, "test", 2048)
+    entry = store.get_cert("localhost", [x509.DNSName("localhost")])
+    key = entry.privatekey.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    (folder / "server.pem").write_bytes(key + entry.cert.to_pem())
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "server.pem")
+    return folder / "test-ca-cert.pem", context
 
 
 async def test_a_stop_lets_answers_finish(tmp_path: Path) -> None:
