@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +18,8 @@ from agentx.datasets.errors import DatasetError
 SUFFIXES = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 MAX_RECORD_BYTES = 1 << 30
 """Of one JSON document or line; larger ones are refused rather than held in memory."""
+
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,12 @@ def records(path: Path) -> Iterator[Record]:
     try:
         with _open(path) as file:
             if not lines:
-                yield _record(_bounded(file.read(MAX_RECORD_BYTES + 1), str(path)), str(path), stem)
+                yield _record(_bounded(_content(file), str(path)), str(path), stem)
                 return
-            number = 0
-            while line := file.readline(MAX_RECORD_BYTES + 1):
-                number += 1
+            for number in count(1):
+                line = file.readline(MAX_RECORD_BYTES + 1)
+                if not line:
+                    return
                 where = f"{path}, line {number}"
                 if line.strip():
                     yield _record(_bounded(line, where), where, f"{stem}-{number}")
@@ -86,6 +90,17 @@ def _fail(error: OSError) -> None:
 
 def _open(path: Path) -> IO[bytes]:
     return gzip.open(path) if path.name.endswith(".gz") else path.open("rb")
+
+
+def _content(file: IO[bytes]) -> bytes:
+    """What is left of a file, and no more than one byte over the limit."""
+    # In pieces: read(n) takes n bytes of memory first.
+    pieces: list[bytes] = []
+    size = 0
+    while size <= MAX_RECORD_BYTES and (piece := file.read(_PIECE_BYTES)):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
 
 
 def _bounded(data: bytes, where: str) -> bytes:

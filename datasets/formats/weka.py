@@ -14,39 +14,49 @@ from agentx.datasets.trace.model import Agent, Request, Session, ThinkKind
 
 NAME = "weka"
 
-_Names = dict[int, tuple[int, int]]
-"""A source's block id to (the data set's integer, the id before it; −1 for none)."""
+_Names = dict[int, int]
+"""A source's block ids to the data set's integers."""
+
+_NOTHING = -1
+"""Stands for what comes before a request's first block."""
 
 
 class BlockNumbers:
     """Gives a source's block ids the data set's integers: dense, in order of first use."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._before: list[int] = []
+        """By integer: the integer that it follows."""
         self._shared: _Names = {}
 
     def names(self, trace: Trace) -> _Names:
         """The map to use for a trace: its own, or that of all traces that share their ids."""
         return self._shared if trace.shared_ids else {}
 
-    def number(self, ids: Blocks, before: int, names: _Names, where: str) -> list[int]:
-        """Integers of ids that follow the id `before` in a request.
+    def number(self, ids: list[int], before: int, names: _Names, where: str) -> list[int]:
+        """Integers of ids that follow the integer `before` in a request.
 
         An id stands for the whole prefix up to it, so it always follows the same one.
         """
-        numbers: list[int] = []
-        for name in ids.tolist():
-            known = names.get(name)
-            if known is None:
-                known = names[name] = (self.count, before)
-                self.count += 1
-            elif known[1] != before:
+        count = len(self._before)
+        if names.keys().isdisjoint(ids) and len(set(ids)) == len(ids):
+            numbers = list(range(count, count + len(ids)))
+            names.update(zip(ids, numbers, strict=True))
+            self._before += [before, *numbers[:-1]] if numbers else []
+            return numbers
+        numbers = []
+        for name in ids:
+            number = names.setdefault(name, len(self._before))
+            if number == len(self._before):
+                self._before.append(before)
+            elif self._before[number] != before:
+                elsewhere = _shown(self._before[number], names)
                 raise DatasetError(
-                    f"{where}: block id {name} follows {_shown(known[1])} elsewhere but "
-                    f"{_shown(before)} here, so it does not stand for one prefix"
+                    f"{where}: block id {name} follows {elsewhere} elsewhere but "
+                    f"{_shown(before, names)} here, so it does not stand for one prefix"
                 )
-            numbers.append(known[0])
-            before = name
+            numbers.append(number)
+            before = number
         return numbers
 
 
@@ -89,16 +99,16 @@ def _blocks(
 ) -> tuple[Linked, int | None]:
     """The request's block integers against its parent's, and that of a partial last block."""
     keep = common_prefix(parent.ids, row.ids) if parent else 0
-    before = int(row.ids[keep - 1]) if keep else -1
-    new = numbers.number(row.ids[keep:], before, names, row.where)
     kept = parent.linked.blocks[:keep] if parent else row.ids[:0]
-    blocks = np.concatenate([kept, np.array(new, dtype=np.int64)])
-    tail_id = None
-    if row.tail_id is not None:
-        before = int(row.ids[-1]) if row.ids.size else -1
-        tail = np.array([row.tail_id], dtype=np.int64)
-        tail_id = numbers.number(tail, before, names, row.where)[0]
-    return link(blocks, parent.linked if parent else None), tail_id
+    before = int(kept[-1]) if keep else _NOTHING
+    new = numbers.number(row.ids[keep:].tolist(), before, names, row.where)
+    linked = link(
+        np.concatenate([kept, np.array(new, dtype=np.int64)]), parent.linked if parent else None
+    )
+    if row.tail_id is None:
+        return linked, None
+    before = int(linked.blocks[-1]) if linked.blocks.size else _NOTHING
+    return linked, numbers.number([row.tail_id], before, names, row.where)[0]
 
 
 def _request(
@@ -197,5 +207,6 @@ def _agent(session_id: str, line: Line, trace: Trace) -> Agent:
     )
 
 
-def _shown(block_id: int) -> str:
-    return "nothing" if block_id < 0 else f"id {block_id}"
+def _shown(number: int, names: _Names) -> str:
+    found = next((name for name, known in names.items() if known == number), None)
+    return "nothing" if found is None else f"id {found}"
