@@ -11,7 +11,6 @@ import heapq
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -77,7 +76,7 @@ def build(
     with (
         PrivateFolder(out) as private,
         private.scratch() as folder,
-        closing(Scratch(folder, o200k_base(), key := private.key(key_file))) as scratch,
+        Scratch(folder, o200k_base(), key := private.key(key_file)) as scratch,
     ):
         reading = _Reading(scratch, key)
         for exchange in heapq.merge(
@@ -134,13 +133,16 @@ class _Reading:
         self.body_bytes += sum(len(chunk.data) for chunk in exchange.chunks)
         call = read_call(exchange)
         if isinstance(call, str):
-            self._dropped[call, "exchanges"] += 1
+            self._count(call, "exchanges")
             return
         if call.response_problem is not None:
-            self._dropped[f"answer: {call.response_problem}", "answers"] += 1
+            self._count(f"answer {call.response_problem}", "answers")
         recorded = record(call, self._scratch, self._key)
         self._scratch.add_call(self.finder.session_of(recorded), recorded)
         self.calls += 1
+
+    def _count(self, reason: str, what: str) -> None:
+        self._dropped[reason.replace(" ", "_"), what] += 1
 
 
 def record(call: ModelCall, scratch: Scratch, key: bytes) -> Recorded:
@@ -178,8 +180,8 @@ def _cuts(readers: Sequence[SpoolReader]) -> dict[str, Dropped]:
     cuts = sum(len(reader.cuts) for reader in readers)
     orphans = sum(reader.orphans for reader in readers)
     found = {
-        "spool: cut off": Dropped(cuts, "files"),
-        "spool: beginning lost": Dropped(orphans, "frames"),
+        "spool_cut_off": Dropped(cuts, "files"),
+        "spool_beginning_lost": Dropped(orphans, "frames"),
     }
     return {reason: what for reason, what in found.items() if what.count}
 

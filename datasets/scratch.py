@@ -10,10 +10,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 import orjson
 
+from agentx.datasets.errors import DatasetError
 from agentx.datasets.recorded import (
     Recorded,
     SegmentFacts,
@@ -38,23 +40,48 @@ CREATE TABLE calls (session TEXT, opened REAL, fields BLOB, context BLOB, answer
 
 
 class Scratch:
-    """Two tables in a file of their own. Close it before its folder is removed."""
+    """Two tables in a file of their own; use it in a `with` block.
+
+    Raises:
+        DatasetError: the file cannot be written or read, as where the disk is full.
+    """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer, key: bytes) -> None:
+        self._folder = folder
         self._tokenizer = tokenizer
         self._key = key
         self._db = sqlite3.connect(folder / "scratch.sqlite", isolation_level=None)
-        # Nobody reads this file after a crash.
-        self._db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;" + _TABLES)
         self._numbers: dict[bytes, int] = {}
         self._count = 0
         self._tokens: dict[int, Tokens] = {}
         self._held = 0
         self._facts: dict[int, SegmentFacts] = {}
 
-    def close(self) -> None:
-        """Let go of the file."""
+    def __enter__(self) -> Scratch:
+        # Nobody reads this file after a crash.
+        pragmas = "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;"
+        try:
+            self._db.executescript(pragmas + _TABLES)
+        except sqlite3.Error as error:
+            self._db.close()
+            raise self._failure(error) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._db.close()
+        if isinstance(error, sqlite3.Error):
+            raise self._failure(error) from error
+
+    def _failure(self, error: sqlite3.Error) -> DatasetError:
+        return DatasetError(
+            f"{self._folder.parent}: what the build keeps on disk meanwhile failed ({error}); "
+            "free some space there and run it again"
+        )
 
     def number(self, segment: ContextSegment) -> int:
         """A segment's number; one that is new is tokenised and kept."""

@@ -34,22 +34,18 @@ class SessionFinder:
 
     def session_of(self, call: Recorded) -> str:
         """The call's own session; `root_of` tells which one that is part of."""
-        if call.session is not None:
-            if call.parent_session not in (None, call.session):
-                self._parents.setdefault(call.session, str(call.parent_session))
-            return f"id:{call.session}"
-        return self._continued(call)
+        if call.session is None:
+            return self._continued(call)
+        own, parent = f"id:{call.session}", call.parent_session
+        if parent is not None and self.root_of(f"id:{parent}") != own:
+            self._parents.setdefault(own, f"id:{parent}")
+        return own
 
     def root_of(self, session: str) -> str:
         """The session that a session's agent was started from, from parent to parent."""
-        if not session.startswith("id:"):
-            return session
-        name = session.removeprefix("id:")
-        seen = {name}
-        while (parent := self._parents.get(name)) is not None and parent not in seen:
-            seen.add(parent)
-            name = parent
-        return f"id:{name}"
+        while (parent := self._parents.get(session)) is not None:
+            session = parent
+        return session
 
     def _continued(self, call: Recorded) -> str:
         node = 0
@@ -150,11 +146,16 @@ def _kinds(
     agents: Sequence[str],
     facts: Facts,
 ) -> list[Kind]:
+    # By name: a tool whose wording changed is the same tool.
     tools = [
-        frozenset(s for s in call.context.tolist() if facts(s).kind == "tool_definition")
+        frozenset(
+            found.tool_name or ""
+            for found in map(facts, call.context.tolist())
+            if found.kind == "tool_definition"
+        )
         for call in calls
     ]
-    largest: dict[str, frozenset[int]] = {}
+    largest: dict[str, frozenset[str]] = {}
     prompts: dict[str, frozenset[int]] = {}
     for agent, has, content in zip(agents, tools, messages, strict=True):
         if len(has) > len(largest.get(agent, ())):
@@ -171,8 +172,8 @@ def _kind(
     call: Recorded,
     content: tuple[int, ...],
     agent: str,
-    tools: frozenset[int],
-    largest: frozenset[int],
+    tools: frozenset[str],
+    largest: frozenset[str],
     prompts: Mapping[str, frozenset[int]],
     facts: Facts,
 ) -> Kind:

@@ -121,7 +121,8 @@ class _Content:
             yield from before
         if last is not None:
             # The result's own mark stands at its end.
-            yield replace(last, cache_control=mark) if last.cache_control is None else last
+            marked = mark is not None and last.cache_control is None
+            yield replace(last, cache_control=mark) if marked else last
 
     def _part(self, part: object, call_id: str | None, name: str | None) -> list[Block]:
         if not isinstance(part, dict):
