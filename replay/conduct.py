@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import signal
@@ -90,6 +91,8 @@ def _check(options: Options, folder: Path) -> None:
         raise ReplayError(
             "--kv-tokens is the embedded engine's: leave out --url, or set the server's own cache"
         )
+    if not 0 < options.timeout_s < math.inf:
+        raise ReplayError(f"--timeout is seconds above 0, not {options.timeout_s}")
 
 
 def _api_key(options: Options) -> str | None:

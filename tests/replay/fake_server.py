@@ -57,6 +57,7 @@ Handler = Callable[[Call], Awaitable[None]]
 class FakeServer:
     url: str
     server: asyncio.Server
+    handler: Handler
     calls: list[Call] = field(default_factory=list)
 
     def to(self, path: str) -> list[Call]:
@@ -127,7 +128,7 @@ async def serving(handler: Handler = ordinary) -> AsyncIterator[FakeServer]:
                 while not writer.is_closing():
                     call = await _read(reader, writer)
                     fake.calls.append(call)
-                    await handler(call)
+                    await fake.handler(call)
         except asyncio.CancelledError:
             pass
         finally:
@@ -136,7 +137,7 @@ async def serving(handler: Handler = ordinary) -> AsyncIterator[FakeServer]:
 
     server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=1 << 26)
     port = server.sockets[0].getsockname()[1]
-    fake = FakeServer(f"http://127.0.0.1:{port}", server)
+    fake = FakeServer(f"http://127.0.0.1:{port}", server, handler)
     try:
         yield fake
     finally:
