@@ -114,7 +114,7 @@ class _Reading:
         self._scratch = scratch
         self._key = key
         self._dropped: Counter[tuple[str, str]] = Counter()
-        self.finder = SessionFinder()
+        self.finder = SessionFinder(scratch.facts)
         self.exchanges = 0
         self.calls = 0
         self.body_bytes = 0

@@ -71,8 +71,8 @@ class _Line:
     def _best(self, ends: Sequence[int], rest: Sequence[int]) -> int:
         """Of calls with the same conversation, the one whose answer follows; else the latest."""
         for call in reversed(ends):
-            answer = self._placed[call].call.answer
-            if len(answer) and rest and int(answer[0]) == rest[0]:
+            # Not all of an answer need come back: many agents leave the thinking out.
+            if rest and rest[0] in self._placed[call].call.answer.tolist():
                 return call
         return ends[-1]
 

@@ -26,7 +26,8 @@ Hash = int
 """64 bits of a keyed hash."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{5,63}")
-_MIN_LINE = 16
+_MIN_LENGTH = 16
+"""Of a line, or of an argument: shorter ones are equal by chance."""
 _MAX_HASHES = 1000
 """Of lines, of ids, of arguments: bounds what one long text adds."""
 
@@ -51,7 +52,7 @@ class SegmentFacts:
     text: Hash
     """Of the text alone, whatever its kind."""
     mentions: frozenset[Hash]
-    """Of a call: its string arguments. Of a text: its longer lines and what may be ids in it."""
+    """Of a call: its longer string arguments. Of a text: its longer lines and what may be ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +119,19 @@ def mentions(segment: ContextSegment, key: bytes) -> frozenset[Hash]:
 
 
 def _string_arguments(text: str) -> list[str]:
-    """The strings among a call's arguments, as a message would carry them: trimmed."""
+    """The longer strings among a call's arguments, as a message would carry them: trimmed."""
     try:
         arguments = orjson.loads(text.partition("\n")[2])
     except orjson.JSONDecodeError:
         return []
     values = arguments.values() if isinstance(arguments, dict) else ()
-    return [v.strip() for v in values if isinstance(v, str) and v.strip()][:_MAX_HASHES]
+    texts = (value.strip() for value in values if isinstance(value, str))
+    return [text for text in texts if len(text) >= _MIN_LENGTH][:_MAX_HASHES]
 
 
 def _lines(text: str) -> list[str]:
     lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if len(line) >= _MIN_LINE][:_MAX_HASHES]
+    return [line for line in lines if len(line) >= _MIN_LENGTH][:_MAX_HASHES]
 
 
 def _ids(text: str) -> list[str]:

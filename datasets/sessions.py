@@ -2,7 +2,7 @@
 
 Pure. Two sessions in one work tree share nearly all of their system prompt and tools, so that a
 shared beginning alone joins nothing: a call without ids joins an earlier one only if it carries
-the whole of its context and its answer.
+the whole of its context and its answer, or begins with a prompt that a tool call of it gave.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agentx.datasets.recorded import Recorded, SegmentFacts
+from agentx.datasets.recorded import Hash, Recorded, SegmentFacts
 from agentx.datasets.trace.model import MAIN_AGENT, Kind
 
 Facts: TypeAlias = Callable[[int], SegmentFacts]
@@ -24,11 +24,14 @@ ANSWERS = frozenset({"assistant", "thinking", "tool_call"})
 class SessionFinder:
     """Names the session of each call, as they come in order of sending."""
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
         self._nodes: dict[tuple[int, int], int] = {}
         """A tree of the contexts without ids: (node, segment) → node."""
-        self._open: dict[int, list[tuple[int, str]]] = {}
-        """By the node where a context ends: the answer's first segment, and its session."""
+        self._open: dict[int, list[tuple[frozenset[int], str]]] = {}
+        """By the node where a context ends: the answer's segments, and its session."""
+        self._prompts: dict[Hash, str] = {}
+        """By the strings that tool calls without ids gave: their session."""
         self._parents: dict[str, str] = {}
         self._unnamed = 0
 
@@ -52,15 +55,27 @@ class SessionFinder:
         found: str | None = None
         for segment in call.context.tolist():
             for answer, session in self._open.get(node, ()):
-                if answer == segment:
+                if segment in answer:
                     found = session
             node = self._nodes.setdefault((node, segment), len(self._nodes) + 1)
+        found = found or self._prompted(call)
         if found is None:
             self._unnamed += 1
             found = f"none:{self._unnamed}"
-        if len(call.answer):
-            self._open.setdefault(node, []).append((int(call.answer[0]), found))
+        answer = call.answer.tolist()
+        if answer:
+            self._open.setdefault(node, []).append((frozenset(answer), found))
+        for facts in map(self._facts, answer):
+            if facts.kind == "tool_call":
+                self._prompts.update(dict.fromkeys(facts.mentions, found))
         return found
+
+    def _prompted(self, call: Recorded) -> str | None:
+        context = [self._facts(segment) for segment in call.context.tolist()]
+        if any(found.kind in ANSWERS for found in context):
+            return None
+        texts = [found.text for found in context if found.kind == "user"]
+        return next((self._prompts[text] for text in texts if text in self._prompts), None)
 
 
 @dataclass(frozen=True, slots=True)

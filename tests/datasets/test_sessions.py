@@ -462,3 +462,47 @@ def test_without_ids_only_who_carries_context_and_answer_goes_on(tmp_path: Path)
     assert [len(s.requests) for s in sessions] == [2, 2, 1]
     assert [parents(s) for s in sessions] == [[None, 0], [None, 0], [None]]
     assert sessions[0].requests[1].edge_evidence == "prefix"
+
+
+def test_without_ids_a_subagent_is_found_by_its_prompt(tmp_path: Path) -> None:
+    anonymous: dict[str, Any] = {"session": None}
+    back = result("t1", "greet")
+    run = said("I will look.", call("t1", command="ls -la"))
+    sessions = built(
+        tmp_path,
+        [
+            ask([FIRST], START, at=0, **anonymous),
+            ask([user(PROMPT)], SUB_CALL, at=150, tools=(BASH,), **anonymous),
+            ask([user(PROMPT), SUB_CALL, SUB_RESULT], REPORT, at=300, tools=(BASH,), **anonymous),
+            ask([FIRST, START, back], DONE, at=1000, **anonymous),
+            ask([user("Another task here.")], run, at=2000, **anonymous),
+            # A short argument proves nothing.
+            ask([user("ls -la")], DONE, at=3000, **anonymous),
+        ],
+    )
+    assert [len(s.requests) for s in sessions] == [4, 1, 1]
+    first = sessions[0]
+    assert kinds(first) == ["main", "subagent", "subagent", "main"]
+    assert parents(first) == [None, None, 1, 0]
+    assert [r.spawned_by for r in first.requests] == [None, 0, 0, None]
+    assert first.requests[3].waits_for == (2,)
+    assert first.requests[1].edge_evidence == "prompt"
+
+
+def test_an_answer_that_comes_back_without_its_thinking_is_carried_all_the_same(
+    tmp_path: Path,
+) -> None:
+    thought: dict[str, Any] = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    anonymous: dict[str, Any] = {"session": None}
+    sessions = built(
+        tmp_path,
+        [
+            ask(
+                [FIRST], said(thought, "I will look.", call("t1", command="ls")), at=0, **anonymous
+            ),
+            ask([FIRST, LIST, LISTED], DONE, at=300, **anonymous),
+        ],
+    )
+    assert [parents(s) for s in sessions] == [[None, 0]]
+    appended = [s.tokens for s in sessions[0].segments if s.request == 1][:2]
+    assert sessions[0].requests[0].output_context_tokens == sum(appended)
