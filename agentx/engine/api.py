@@ -12,7 +12,7 @@ from agentx.engine.prompts import Prompt, PromptReader
 
 MAX_OUTPUT_TOKENS = 1_000_000
 """The most that one request may ask for."""
-_MAX_MODEL_NAME = 256
+MAX_MODEL_NAME = 256
 _MAX_ID = 2**32 - 1
 
 
@@ -77,9 +77,9 @@ def parse_completion(body: bytes, *, chat: bool, reader: PromptReader, model: st
         if document.get(one) not in (None, 1):
             raise ApiError(f"'{one}' must be 1: one answer a request.", param=one)
     name = document.get("model")
-    if name is not None and (not isinstance(name, str) or len(name) > _MAX_MODEL_NAME):
+    if name is not None and (not isinstance(name, str) or len(name) > MAX_MODEL_NAME):
         raise ApiError(
-            f"'model' must be a string of at most {_MAX_MODEL_NAME} characters.", param="model"
+            f"'model' must be a string of at most {MAX_MODEL_NAME} characters.", param="model"
         )
     stream = _flag(document, "stream")
     options = document.get("stream_options")
@@ -96,7 +96,7 @@ def parse_completion(body: bytes, *, chat: bool, reader: PromptReader, model: st
             param="min_tokens",
         )
     return Ask(
-        prompt=parse_prompt(document, chat=chat, reader=reader),
+        prompt=_prompt(document, chat=chat, reader=reader),
         chat=chat,
         model=name or model,
         stream=stream,
@@ -107,10 +107,19 @@ def parse_completion(body: bytes, *, chat: bool, reader: PromptReader, model: st
     )
 
 
-def parse_prompt(document: dict[str, Any], *, chat: bool, reader: PromptReader) -> Prompt:
-    """The prompt of a request: of its `messages` (chat) or its `prompt`; never an empty one."""
+def parse_texts(document: dict[str, Any]) -> list[str]:
+    """The texts of a request to count tokens: of its `messages`, or its `prompt`, a string."""
+    if "messages" in document:
+        return list(_message_texts(document))
+    prompt = document.get("prompt")
+    if not isinstance(prompt, str):
+        raise ApiError("Give 'messages', or a 'prompt' that is a string.", param="prompt")
+    return [prompt]
+
+
+def _prompt(document: dict[str, Any], *, chat: bool, reader: PromptReader) -> Prompt:
     if chat:
-        prompt = reader.of_texts(message_texts(document))
+        prompt = reader.of_texts(_message_texts(document))
     else:
         single = _single_prompt(document.get("prompt"))
         prompt = reader.of_texts([single]) if isinstance(single, str) else _of_ids(single, reader)
@@ -122,7 +131,7 @@ def parse_prompt(document: dict[str, Any], *, chat: bool, reader: PromptReader) 
     return prompt
 
 
-def message_texts(document: dict[str, Any]) -> Iterator[str]:
+def _message_texts(document: dict[str, Any]) -> Iterator[str]:
     """The texts of all messages in order: string contents, and text parts of lists."""
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:

@@ -8,9 +8,9 @@ The rules, in the order in which a step is planned:
 2. A decoding request that needs a block when all are referenced preempts the youngest running
    request (itself, if it is the youngest), which goes back to the head of the queue and computes
    its tokens again later, less what the cache still has.
-3. While there is budget and nobody was preempted, the head of the queue is let in if the blocks of
-   its whole prompt can be had; nobody passes it. Its hits are whole cached blocks, and its last
-   token is always computed.
+3. While there is budget, the head of the queue is let in if the blocks of its whole prompt can be
+   had; nobody passes it. (One that was just preempted finds one block less than it needs.) Its hits
+   are whole cached blocks, and its last token is always computed.
 
 Blocks can be hit once the step that computed them has finished.
 """
@@ -103,9 +103,8 @@ class Scheduler:
             if not self.waiting:
                 return None
             now = max(now, self.waiting[0].arrival)
-        work, preempted = self._continue_running()
-        if not preempted:
-            self._admit(now, work)
+        work = self._continue_running()
+        self._admit(now, work)
         self._step = Step(now, now + self._duration(work), tuple(work))
         return self._step
 
@@ -129,12 +128,11 @@ class Scheduler:
             self.running = [job for job in self.running if job.state == "running"]
         return gained
 
-    def _continue_running(self) -> tuple[list[tuple[Job, int]], bool]:
+    def _continue_running(self) -> list[tuple[Job, int]]:
         budget = self.limits.step_tokens
         size = self.cache.block_size
         work: list[tuple[Job, int]] = []
-        before = len(self.running)
-        # The list may get shorter behind the job at hand.
+        # The list may get shorter behind the job at hand, or lose it.
         for job in self.running:
             if not budget:
                 break
@@ -143,7 +141,7 @@ class Scheduler:
                 break
             work.append((job, tokens))
             budget -= tokens
-        return work, len(self.running) < before
+        return work
 
     def _grow(self, job: Job) -> bool:
         """One more block for a decoding job; False if the job had to give way itself."""
@@ -151,7 +149,6 @@ class Scheduler:
             youngest = self.running.pop()
             self._give_back(youngest)
             youngest.state = "waiting"
-            youngest.computed = youngest.published = 0
             youngest.nameable = True
             youngest.preemptions += 1
             self.tally.preemptions += 1

@@ -16,13 +16,13 @@ from aiohttp import web
 from agentx import __version__
 from agentx.engine.answers import Answer
 from agentx.engine.api import (
+    MAX_MODEL_NAME,
     MAX_OUTPUT_TOKENS,
     ApiError,
     Ask,
-    message_texts,
     parse_completion,
     parse_object,
-    parse_prompt,
+    parse_texts,
 )
 from agentx.engine.cache import BLOCK_SIZE, PrefixCache
 from agentx.engine.errors import EngineError
@@ -57,6 +57,11 @@ class EngineSettings:
     def __post_init__(self) -> None:
         if not 0 < self.speed < math.inf:
             raise EngineError(f"the speed is {self.speed}; give a number above 0")
+        if not 0 < len(self.model) <= MAX_MODEL_NAME:
+            raise EngineError(
+                f"the name of the model has {len(self.model)} characters; give it with --model, "
+                f"at most {MAX_MODEL_NAME} long"
+            )
 
     @property
     def max_model_len(self) -> int | None:
@@ -138,10 +143,7 @@ class EngineServer:
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         document = parse_object(await _body(request))
-        chat = "messages" in document
-        parse_prompt(document, chat=chat, reader=self._reader)
-        texts = message_texts(document) if chat else [document["prompt"]]
-        words = [word for text in texts for word in text.split()]
+        words = [word for text in parse_texts(document) for word in text.split()]
         return _json(
             {
                 "count": len(words),

@@ -83,6 +83,9 @@ def _is_our_fault(record: logging.LogRecord) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not host:
+        # To the system, no address is every address.
+        raise EngineError("the address to listen on is empty; give one with --host")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -56,7 +56,7 @@ class TokenChain:
 
     def add_ids(self, ids: Iterable[int]) -> list[Name]:
         """Append token ids below 2^32; returns the names of the blocks that they fill."""
-        packed = array("I", ids)
+        packed = array("I", iter(ids))  # From bytes themselves, array() would take four at a time.
         if sys.byteorder == "big":
             packed.byteswap()
         return self._add(len(packed), lambda start, stop: packed[start:stop].tobytes())
