@@ -7,9 +7,10 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedIOBase
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
@@ -88,11 +89,11 @@ def _fail(error: OSError) -> None:
     raise error
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> BufferedIOBase:
     return gzip.open(path) if path.name.endswith(".gz") else path.open("rb")
 
 
-def _content(file: IO[bytes]) -> bytes:
+def _content(file: BufferedIOBase) -> bytes:
     """What is left of a file, and no more than one byte over the limit."""
     # In pieces: read(n) takes n bytes of memory first.
     pieces: list[bytes] = []
