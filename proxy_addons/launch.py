@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,8 +32,10 @@ from agentx.proxy_addons.writer import ExchangeWriter
 
 QUIET_FOR_S = 2 * 60 * 60
 """How long a connection may be silent: longer than any agent waits for an answer."""
-STOP_WRITING_S = 3.0
-"""How long the end waits for a disk that does not answer."""
+STOP_WRITING_S = 10.0
+"""How long the end waits for what is queued to be written; a disk may not answer at all."""
+SWITCH_EVERY_S = 0.001
+"""How long the writer's thread may keep the proxy's waiting for the interpreter."""
 _LOOK_EVERY_S = 0.05
 _COUNT_EVERY_S = 1.0
 
@@ -61,7 +64,7 @@ class Listeners:
 
 
 def capture(settings: Settings, tell: Listeners) -> dict[str, Any]:
-    """Proxy and record until SIGTERM or SIGINT; the counters at the end.
+    """Proxy and record until SIGTERM, SIGINT or SIGHUP; the counters at the end.
 
     A second signal ends the wait for streams in flight. Raises CaptureError, OSError.
     """
@@ -71,6 +74,7 @@ def capture(settings: Settings, tell: Listeners) -> dict[str, Any]:
     recorder = Recorder(ExchangeWriter(segments, Pseudonyms(key), counters), counters)
     tap = Tap(settings.upstream.name, recorder, counters)
     recorder.start()
+    sys.setswitchinterval(SWITCH_EVERY_S)
     try:
         asyncio.run(_Proxy(settings, tap, counters, tell).run())
     finally:
@@ -100,7 +104,7 @@ class _Proxy:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
         proxy = self._master()
         serving = asyncio.create_task(proxy.run())

@@ -6,7 +6,7 @@ to go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agentx.proxy_addons.counters import Counters
 from agentx.proxy_addons.frames import MAX_BODY
@@ -77,7 +77,7 @@ class LiveExchange:
         if self._put_open or self._lost is not None:
             return
         self._put_open = True
-        opening = Opening(replace(self._opened, body=b"".join(self._body)), self._secrets)
+        opening = Opening(self._opened, tuple(self._body), self._secrets)
         self._recorder.put(opening, self._reserved)
         self._body = []
         self._reserved = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from agentx.proxy_addons.counters import Counters
 from agentx.proxy_addons.writer import ExchangeWriter, Item
@@ -80,10 +81,10 @@ class Recorder:
             while self._queue:
                 self._write_batch()
             if time.monotonic() - synced >= SYNC_EVERY_S:
-                self._writer.sync()
+                self._guarded(self._writer.sync)
                 synced = time.monotonic()
             if stopping:
-                self._writer.close()
+                self._guarded(self._writer.close)
                 return
 
     def _write_batch(self) -> None:
@@ -93,8 +94,12 @@ class Recorder:
             item, cost = self._queue.popleft()
             batch.append(item)
             size += cost
-        try:
-            self._writer.write(batch)
-        except Exception:
-            self._counters.fault()
+        self._guarded(lambda: self._writer.write(batch))
         self._written += size
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            # The thread lives on: what comes next may well succeed.
+            self._counters.fault()

@@ -27,6 +27,12 @@ _CREDENTIAL = re.compile(
 )
 """Names of headers and query parameters that hold a credential."""
 
+_ID_IN_PATH = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{16,}|[0-9]{10,}",
+    re.IGNORECASE,
+)
+"""Of an account, an organisation, a file; a model's date is shorter."""
+
 _REDACTED = "redacted"
 _MASK = b"*"
 
@@ -61,8 +67,9 @@ def kept_headers(headers: Headers, allowed: Collection[str], secrets: Secrets) -
 
 
 def clean_path(path: str, secrets: Secrets) -> str:
-    """A path with its query, in which only the values known to be harmless are left."""
+    """A path without ids and credentials, and of its query only the values known to be harmless."""
     bare, question, _ = path.partition("?")
+    bare = _ID_IN_PATH.sub(_REDACTED, _mask_text(bare, secrets))
     kept = []
     for name, value in _parameters(path):
         if value is None:

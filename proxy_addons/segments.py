@@ -123,6 +123,7 @@ class SegmentWriter:
         try:
             data = header() + self.encode(start)
             _write_all(file, data)
+            _sync_folder(self.folder)
         except OSError:
             os.close(file)
             path.unlink(missing_ok=True)
@@ -178,6 +179,15 @@ def _key(path: Path) -> bytes:
             "or remove it to hash identifiers anew"
         )
     return key
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the disk keep a new file's name, without which its content is nowhere."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _write_all(file: int, data: bytes) -> None:

@@ -29,6 +29,9 @@ class Opening:
     """A request, its body still as it was sent."""
 
     part: Opened
+    """Without its body."""
+    body: tuple[bytes, ...]
+    """In the pieces it came in."""
     secrets: Secrets
 
 
@@ -120,9 +123,9 @@ class ExchangeWriter:
                 record = self._records.get(item.exchange)
                 if record is not None and record.trouble is None:
                     self._keep(record, item)
-            case Opening(part=part, secrets=secrets):
-                opened = self._records[part.exchange] = _Record(StreamMask(secrets))
-                self._entries.append(self._redacted(part, secrets, opened))
+            case Opening(part=part):
+                opened = self._records[part.exchange] = _Record(StreamMask(item.secrets))
+                self._entries.append(self._redacted(item, opened))
             case Answered(exchange=number) if (record := self._records.get(number)) is not None:
                 record.decoder = BodyDecoder(header(item.headers, "content-encoding"), MAX_BODY)
                 at_ms = round(item.at_ms, 3)
@@ -132,14 +135,16 @@ class ExchangeWriter:
                 record.trouble = record.trouble or item.trouble
                 self._entries.append(_closed(part, record.trouble))
 
-    def _redacted(self, part: Opened, secrets: Secrets, record: _Record) -> Opened:
-        body, problem = decode_body(part.body, header(part.headers, "content-encoding"), MAX_BODY)
+    def _redacted(self, item: Opening, record: _Record) -> Opened:
+        headers = item.part.headers
+        encoding = header(headers, "content-encoding")
+        body, problem = decode_body(b"".join(item.body), encoding, MAX_BODY)
         if problem is not None:
             # What cannot be looked into may hold anything.
             body = b""
             record.trouble = problem.replace(" ", "_")
-        body = mask(hide_identities(body, self._pseudonyms), secrets)
-        return replace(part, headers=_decoded(part.headers), body=body)
+        body = mask(hide_identities(body, self._pseudonyms), item.secrets)
+        return replace(item.part, headers=_decoded(headers), body=body)
 
     def _keep(self, record: _Record, piece: Piece) -> None:
         data = record.decoder.feed(piece.data)

@@ -149,7 +149,7 @@ values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["metadata", "user", "a", "session_id"]), inner)
+        | st.dictionaries(st.sampled_from(["meta", "users", "a", "session_id"]), inner)
     ),
     max_leaves=12,
 )

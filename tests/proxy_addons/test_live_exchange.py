@@ -54,7 +54,7 @@ def test_an_exchange_from_beginning_to_end() -> None:
     opening, answer, piece, closing = recorder.items
     assert isinstance(opening, Opening)
     assert opening.part.exchange == 3
-    assert opening.part.body == b"abc"
+    assert opening.body == (b"ab", b"c")
     assert opening.part.path == "/v1/messages?beta=true&key=redacted"
     assert opening.part.headers == (("user-agent", "agent"),)
     assert KEY.encode() in opening.secrets
@@ -85,7 +85,7 @@ def test_an_answer_that_comes_before_the_request_is_whole_is_written_after_it() 
     exchange.end("complete", 4.0)
     assert kinds(recorder) == [Opening, Answered, Piece, Piece, Closing]
     assert isinstance(recorder.items[0], Opening)
-    assert recorder.items[0].part.body == b"ab"
+    assert recorder.items[0].body == (b"a", b"b")
 
 
 def test_a_request_that_breaks_off_is_kept_as_far_as_it_came() -> None:
@@ -108,7 +108,7 @@ def test_what_is_no_call_of_a_model_is_kept_without_bodies() -> None:
     assert kinds(recorder) == [Opening, Answered, Closing]
     opening, _, closing = recorder.items
     assert isinstance(opening, Opening)
-    assert opening.part.body == b""
+    assert opening.body == ()
     assert isinstance(closing, Closing)
     assert (closing.part.request_bytes, closing.part.response_bytes) == (15, 12)
 

@@ -35,7 +35,7 @@ class FakeWriter(ExchangeWriter):
 
 
 def opening(number: int) -> Opening:
-    return Opening(opened(number), ())
+    return Opening(opened(number, body=b""), (), ())
 
 
 def test_items_are_written_in_order_by_the_end() -> None:

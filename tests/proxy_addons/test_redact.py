@@ -81,6 +81,26 @@ def test_a_credential_is_masked_as_json_writes_it() -> None:
     assert orjson.loads(mask(body, found)) == {"echo": "*" * len(orjson.dumps(secret)[1:-1])}
 
 
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        (f"/api/organizations/{'0a1b2c3d-' * 2}x", f"/api/organizations/{'0a1b2c3d-' * 2}x"),
+        (
+            "/api/organizations/00000000-0000-4000-8000-00000000000F/usage",
+            "/api/organizations/redacted/usage",
+        ),
+        ("/v1/projects/123456789012/models", "/v1/projects/redacted/models"),
+        ("/files/0123456789abcdef0123", "/files/redacted"),
+        (
+            "/v1beta/models/claude-sonnet-4-20250514:stream",
+            "/v1beta/models/claude-sonnet-4-20250514:stream",
+        ),
+    ],
+)
+def test_ids_in_a_path_are_dropped(path: str, kept: str) -> None:
+    assert clean_path(path, ()) == kept
+
+
 def test_what_is_kept_of_a_query() -> None:
     path = f"/v1/messages?beta=true&key={KEY}&x=1&flag&alt=sse"
     assert clean_path(path, ()) == (
