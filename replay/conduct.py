@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import platform
+import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentx import __version__
+from agentx.datasets.errors import DatasetError
 from agentx.datasets.parquet.reader import Dataset
 from agentx.replay.endpoint import parse_url
 from agentx.replay.engine_process import embedded_engine
@@ -60,6 +62,7 @@ async def conduct(
         OSError: the run cannot be written; what was written stays and can be read.
     """
     _check(options, folder)
+    _allow_many_connections()
     think = Think.parse(options.think)
     async with AsyncExitStack() as stack:
         url = options.url
@@ -80,7 +83,10 @@ async def conduct(
         head = _head(dataset, options, target, probed, scaled, started)
         with RunWriter(folder, head) as writer:
             load = RecordedLoad(dataset, options, target, probed, transport, writer, think, show)
-            stopped_by = await load.run()
+            try:
+                stopped_by = await load.run()
+            except DatasetError as error:
+                raise DatasetError(f"{error}; what had finished is in {folder}") from None
             return Outcome(folder, load.finish(scaled, stopped_by), stopped_by)
 
 
@@ -93,6 +99,15 @@ def _check(options: Options, folder: Path) -> None:
         )
     if not 0 < options.timeout_s < math.inf:
         raise ReplayError(f"--timeout is seconds above 0, not {options.timeout_s}")
+
+
+def _allow_many_connections() -> None:
+    """Open files up to the hard limit: each request in flight holds a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # Some systems have no hard limit but refuse to go without one.
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _api_key(options: Options) -> str | None:

@@ -164,7 +164,8 @@ class Driver:
         self._waiting.add(task)
         try:
             prompt = run.prompt(request.index)
-            if (delay := due.at - perf_counter()) > 0:
+            # The loop's timers have steps of a millisecond and may be early by half of one.
+            while (delay := due.at - perf_counter()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(delay)
         finally:
             self._waiting.discard(task)

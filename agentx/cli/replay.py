@@ -158,11 +158,19 @@ def _new_folder(dataset: Path) -> Path:
 
 @contextmanager
 def _shown() -> Iterator[Callable[[Progress], None]]:
-    """A progress bar, drawn a few times a second whatever the rate of requests."""
+    """A progress bar, told of a few requests a second however many there are."""
+    from time import monotonic
+
+    told = 0.0
     with progress() as bar:
         task = bar.add_task("replay", total=None)
 
         def show(done: Progress) -> None:
+            nonlocal told
+            now = monotonic()
+            if now - told < 0.1 and done.requests < done.planned:
+                return
+            told = now
             failed = f", {done.failed} failed" if done.failed else ""
             bar.update(
                 task, completed=done.requests, total=done.planned, description="replay" + failed
