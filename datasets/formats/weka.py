@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,46 +14,49 @@ from agentx.datasets.trace.model import Agent, Request, Session, ThinkKind
 
 NAME = "weka"
 
-_Names = dict[int, int]
-"""A source's block ids to the data set's integers."""
-
 _NOTHING = -1
 """Stands for what comes before a request's first block."""
+
+
+@dataclass(slots=True)
+class _Ids:
+    """A source's block ids: the data set's integers, and the integers that they follow."""
+
+    integers: dict[int, int] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
 
 
 class BlockNumbers:
     """Gives a source's block ids the data set's integers: dense, in order of first use."""
 
     def __init__(self) -> None:
-        self._before: list[int] = []
-        """By integer: the integer that it follows."""
-        self._shared: _Names = {}
+        self._count = 0
+        self._shared = _Ids()
 
-    def names(self, trace: Trace) -> _Names:
-        """The map to use for a trace: its own, or that of all traces that share their ids."""
-        return self._shared if trace.shared_ids else {}
+    def ids_of(self, trace: Trace) -> _Ids:
+        """The ids known to a trace: none, or those of all traces that share theirs."""
+        return self._shared if trace.shared_ids else _Ids()
 
-    def number(self, ids: list[int], before: int, names: _Names, where: str) -> list[int]:
+    def number(self, ids: list[int], before: int, known: _Ids, where: str) -> list[int]:
         """Integers of ids that follow the integer `before` in a request.
 
         An id stands for the whole prefix up to it, so it always follows the same one.
         """
-        count = len(self._before)
-        if names.keys().isdisjoint(ids) and len(set(ids)) == len(ids):
-            numbers = list(range(count, count + len(ids)))
-            names.update(zip(ids, numbers, strict=True))
-            self._before += [before, *numbers[:-1]] if numbers else []
+        if known.integers.keys().isdisjoint(ids) and len(set(ids)) == len(ids):
+            numbers = list(range(self._count, self._count + len(ids)))
+            known.integers.update(zip(ids, numbers, strict=True))
+            known.before.update(zip(ids, (before, *numbers), strict=False))
+            self._count += len(ids)
             return numbers
         numbers = []
         for name in ids:
-            number = names.setdefault(name, len(self._before))
-            if number == len(self._before):
-                self._before.append(before)
-            elif self._before[number] != before:
-                elsewhere = _shown(self._before[number], names)
+            number = known.integers.setdefault(name, self._count)
+            self._count += number == self._count
+            elsewhere = known.before.setdefault(name, before)
+            if elsewhere != before:
                 raise DatasetError(
-                    f"{where}: block id {name} follows {elsewhere} elsewhere but "
-                    f"{_shown(before, names)} here, so it does not stand for one prefix"
+                    f"{where}: block id {name} follows {_shown(elsewhere, known)} elsewhere but "
+                    f"{_shown(before, known)} here, so it does not stand for one prefix"
                 )
             numbers.append(number)
             before = number
@@ -76,12 +79,12 @@ def to_session(trace: Trace, numbers: BlockNumbers, session_id: str) -> Session:
         DatasetError: a block id does not stand for one prefix.
     """
     lines, placed = place(trace)
-    names = numbers.names(trace)
+    known = numbers.ids_of(trace)
     latest: dict[str, _Latest] = {}
     requests: list[Request] = []
     for item in placed:
         parent = latest.get(item.line.agent_id)
-        linked, tail_id = _blocks(item.row, parent, names, numbers)
+        linked, tail_id = _blocks(item.row, parent, known, numbers)
         latest[item.line.agent_id] = _Latest(item.number, item.row.ids, linked)
         requests.append(
             _request(session_id, item, parent, linked, tail_id, placed, trace.block_size)
@@ -95,20 +98,20 @@ def to_session(trace: Trace, numbers: BlockNumbers, session_id: str) -> Session:
 
 
 def _blocks(
-    row: Row, parent: _Latest | None, names: _Names, numbers: BlockNumbers
+    row: Row, parent: _Latest | None, known: _Ids, numbers: BlockNumbers
 ) -> tuple[Linked, int | None]:
     """The request's block integers against its parent's, and that of a partial last block."""
     keep = common_prefix(parent.ids, row.ids) if parent else 0
     kept = parent.linked.blocks[:keep] if parent else row.ids[:0]
     before = int(kept[-1]) if keep else _NOTHING
-    new = numbers.number(row.ids[keep:].tolist(), before, names, row.where)
+    new = numbers.number(row.ids[keep:].tolist(), before, known, row.where)
     linked = link(
         np.concatenate([kept, np.array(new, dtype=np.int64)]), parent.linked if parent else None
     )
     if row.tail_id is None:
         return linked, None
     before = int(linked.blocks[-1]) if linked.blocks.size else _NOTHING
-    return linked, numbers.number([row.tail_id], before, names, row.where)[0]
+    return linked, numbers.number([row.tail_id], before, known, row.where)[0]
 
 
 def _request(
@@ -207,6 +210,6 @@ def _agent(session_id: str, line: Line, trace: Trace) -> Agent:
     )
 
 
-def _shown(number: int, names: _Names) -> str:
-    found = next((name for name, known in names.items() if known == number), None)
+def _shown(integer: int, known: _Ids) -> str:
+    found = next((name for name, number in known.integers.items() if number == integer), None)
     return "nothing" if found is None else f"id {found}"
