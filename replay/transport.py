@@ -11,7 +11,7 @@ import os
 import ssl
 from dataclasses import dataclass
 from time import perf_counter
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias
 
 import aiohttp
@@ -60,6 +60,8 @@ class Exchange:
     """
 
     __slots__ = (
+        "connect_s",
+        "connecting",
         "detail",
         "end",
         "error",
@@ -73,6 +75,11 @@ class Exchange:
 
     def __init__(self) -> None:
         self.sent: float | None = None
+        """When its first byte went to the connection; until then, when it was begun."""
+        self.connect_s = 0.0
+        """Time that making a connection took; 0 where a kept one was used."""
+        self.connecting: float | None = None
+        """When the connection in the making was begun."""
         self.headers: float | None = None
         self.end: float | None = None
         self.status: int | None = None
@@ -126,6 +133,9 @@ class HttpTransport:
             headers["Authorization"] = f"Bearer {self._api_key}"
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
+        trace.on_connection_create_start.append(_note_connecting)
+        trace.on_connection_create_end.append(_note_connected)
+        trace.on_request_chunk_sent.append(_note_write)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, connect=CONNECT_S),
@@ -317,7 +327,20 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:
     return b"".join(pieces)
 
 
-async def _note_reuse(
-    session: aiohttp.ClientSession, context: Any, params: aiohttp.TraceConnectionReuseconnParams
-) -> None:
+async def _note_reuse(session: object, context: SimpleNamespace, params: object) -> None:
     context.trace_request_ctx.reused = True
+
+
+async def _note_connecting(session: object, context: SimpleNamespace, params: object) -> None:
+    context.trace_request_ctx.connecting = perf_counter()
+
+
+async def _note_connected(session: object, context: SimpleNamespace, params: object) -> None:
+    exchange: Exchange = context.trace_request_ctx
+    assert exchange.connecting is not None
+    exchange.connect_s += perf_counter() - exchange.connecting
+
+
+async def _note_write(session: object, context: SimpleNamespace, params: object) -> None:
+    """Called just before the body, and the head with it, goes to the connection."""
+    context.trace_request_ctx.sent = perf_counter()

@@ -19,8 +19,9 @@ IDLE = ClientState(loop_lags_ms=[1.0, 2.0], cpu_s=0.1, peak_rss_mb=100)
 def row(**fields: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
         "intended_ms": 1000.0,
-        "sent_ms": 1001.0,
-        "end_ms": 2001.0,
+        "sent_ms": 1031.0,
+        "connect_ms": 30.0,
+        "end_ms": 2031.0,
         "event_ms": [100.0, 200.0, 400.0],
         "context_tokens": 1000,
         "messages": 4,
@@ -60,7 +61,7 @@ def document(
 def test_answered_requests_make_the_figures() -> None:
     found = document(
         row(),
-        row(sent_ms=2001.0, end_ms=5001.0, ttft_ms=300.0, cached_tokens=1010),
+        row(sent_ms=2031.0, end_ms=5031.0, ttft_ms=300.0, cached_tokens=1010),
         row(error="timeout", ttft_ms=9999.0, theoretical_tokens=None, context_tokens=10**9),
     )
     assert found["requests"] == {"ok": 2, "failed": 1}

@@ -293,6 +293,7 @@ async def test_a_kept_connection_closed_by_the_server_is_replaced() -> None:
             await transport.send(BODY, exchange)
             assert exchange.error is None
             assert exchange.reconnects == reconnects
+            assert exchange.connect_s > 0
     assert seen[0] == seen[1] != seen[2]
 
 
