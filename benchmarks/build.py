@@ -104,7 +104,7 @@ def _talks() -> Iterator[Exchange]:
             text = chance.choice(texts)
             start = chance.randrange(max(1, len(text) - 4000))
             output = text[start : start + chance.randrange(500, 6000)]
-            call = {
+            call: dict[str, Any] = {
                 "type": "tool_use",
                 "id": f"toolu_{session}_{turn}",
                 "name": "Bash",

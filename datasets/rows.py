@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agentx.datasets.edges import compactions, connect
+from agentx.datasets.edges import IN_LINE, compactions, connect
 from agentx.datasets.prefixes import Prefix, Prefixes
 from agentx.datasets.recorded import Recorded
 from agentx.datasets.sessions import ANSWERS, Facts, Placed
@@ -112,13 +112,26 @@ class _Rows:
         for agent in dict.fromkeys(call.agent for call in self._placed):
             calls = [p.call for p in self._placed if p.agent == agent]
             ends = [end for call in calls if (end := self._end(call)) is not None]
+            tools, system = self._head_tokens(agent)
             yield Agent(
                 session_id=self._session_id,
                 agent_id=self._names[agent],
                 spawned_by=self._spawner(agent),
                 start_ms=self._at(calls[0].opened_ms),
                 end_ms=max(ends, default=None),
+                tool_tokens=tools,
+                system_tokens=system,
             )
+
+    def _head_tokens(self, agent: str) -> tuple[int | None, int | None]:
+        """Our count of the tools and of the system prompt that the agent's talk begins with."""
+        first = next((p for p in self._placed if p.agent == agent and p.kind in IN_LINE), None)
+        if first is None:
+            return None, None
+        head = first.call.context[: len(first.call.context) - len(first.messages)].tolist()
+        found = [self._facts(segment) for segment in head]
+        tools = sum(f.tokens for f in found if f.kind == "tool_definition")
+        return tools, sum(f.tokens for f in found if f.kind == "system")
 
     def request(self, at: int, prefix: Prefix) -> Request:
         """The row of one request."""

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from hypothesis import settings
 
 from agentx.proxy_addons.parts import Answered, Chunks, Closed, Opened, Part
 from agentx.proxy_addons.segments import SegmentWriter
 from agentx.proxy_addons.wire.exchange import Chunk, Ended, Exchange
 
 T0_MS = 1_780_000_000_000.0
+
+unhurried = settings(deadline=None)
+"""Other tests may keep the machine busy."""
 
 
 def exchange(

@@ -30,7 +30,6 @@ _SPEAKERS: dict[object, BlockKind] = {
 def parse_request(body: dict[str, Any], count_only: bool = False) -> ModelRequest:
     """The request that a JSON body makes. Entries of a wrong type count as other content."""
     return ModelRequest(
-        dialect="anthropic",
         model=as_name(body.get("model")),
         blocks=tuple(_Content(body).blocks()),
         streamed=body.get("stream") is True,

@@ -35,7 +35,6 @@ def parse_request(body: dict[str, Any]) -> ModelRequest:
     form = as_dict(body.get("response_format"))
     limit = as_count(body.get("max_completion_tokens"))
     return ModelRequest(
-        dialect="chat",
         model=as_name(body.get("model")),
         blocks=tuple(_blocks(body)),
         streamed=body.get("stream") is True,

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-Dialect: TypeAlias = Literal["anthropic", "chat"]
-
 BlockKind: TypeAlias = Literal[
     "tool_definition",
     "system",
@@ -72,7 +70,6 @@ class Usage:
 class ModelRequest:
     """A call of the model, as asked for."""
 
-    dialect: Dialect
     model: str | None
     blocks: tuple[Block, ...]
     """In the order of the canonical token stream."""

@@ -11,6 +11,7 @@ from agentx.datasets.recorded import Recorded
 from agentx.datasets.trace.block_runs import decode
 from agentx.datasets.trace.tokens import Tokens
 from agentx.proxy_addons.wire.content import Usage
+from tests.captured import unhurried
 
 KEY = b"k" * 32
 # Segments by number: a marker and some tokens. 3 is 1 with more text, 4 is 2 under another name.
@@ -64,6 +65,7 @@ def shared(one: list[int], other: list[int]) -> int:
     return next((at for at in range(size) if one[at] != other[at]), size)
 
 
+@unhurried
 @given(contexts, st.lists(contexts, min_size=1, max_size=6), st.data())
 def test_what_is_kept_is_the_longest_common_prefix_of_the_streams(
     first: list[int], others: list[list[int]], data: st.DataObject

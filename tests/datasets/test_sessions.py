@@ -141,6 +141,9 @@ def test_a_talk_goes_on_from_call_to_call(tmp_path: Path) -> None:
     assert [s.position for s in appended] == [4, 5, 6]
     assert third.output_context_tokens is None
     assert first.tool_names == ("Bash",)
+    (agent,) = session.agents
+    head = [s.tokens for s in session.segments if s.request == 0]
+    assert (agent.tool_tokens, agent.system_tokens) == (sum(head[:2]), head[2])
     assert (first.edge_evidence, second.edge_evidence) == (None, "id")
     assert second.edge_confidence == 1.0
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx.datasets.trace.blocks import BLOCK_SIZE, chain
+from tests.captured import unhurried
 
 KEY = b"k" * 32
 streams = st.lists(st.integers(0, 3), max_size=100)
@@ -29,11 +30,13 @@ def by_definition(tokens: list[int], key: bytes) -> list[bytes]:
     return hashes
 
 
+@unhurried
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=70), st.binary(min_size=1, max_size=64))
 def test_hashes_are_those_of_the_definition(tokens: list[int], key: bytes) -> None:
     assert chain(array(tokens), key) == by_definition(tokens, key)
 
 
+@unhurried
 @given(streams, streams, streams)
 def test_hash_i_is_shared_by_those_who_share_the_tokens_up_to_it(
     common: list[int], one: list[int], other: list[int]
@@ -46,6 +49,7 @@ def test_hash_i_is_shared_by_those_who_share_the_tokens_up_to_it(
         assert (a == b) == (first[:end] == second[:end])
 
 
+@unhurried
 @given(streams, st.integers(0, 6))
 def test_hashing_goes_on_from_any_block(tokens: list[int], kept: int) -> None:
     whole = chain(array(tokens), KEY)

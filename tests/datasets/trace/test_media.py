@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentx.datasets.trace.media import image_size, numbers, opaque
 from agentx.proxy_addons.wire.content import Media
+from tests.captured import unhurried
 
 
 def png(width: int, height: int) -> bytes:
@@ -53,6 +54,7 @@ def image(data: bytes) -> Media:
 
 
 @makers
+@unhurried
 @given(width=st.integers(1, 16_383), height=st.integers(1, 16_383))
 def test_a_header_tells_the_size(make: object, width: int, height: int) -> None:
     assert callable(make)
@@ -68,6 +70,7 @@ def test_a_header_that_is_cut_off_tells_nothing(make: object) -> None:
     assert image_size(whole[:10]) in (None, (640, 480))
 
 
+@unhurried
 @given(st.binary(max_size=60), st.sampled_from([make(9, 9)[:14] for make in MAKERS]))
 def test_no_header_is_too_odd(data: bytes, start: bytes) -> None:
     image_size(start + data)

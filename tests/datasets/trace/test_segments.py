@@ -23,6 +23,7 @@ from agentx.datasets.trace.tokens import o200k_base
 from agentx.proxy_addons.wire import anthropic, chat
 from agentx.proxy_addons.wire.content import Block, Media
 from agentx.proxy_addons.wire.values import parse_json
+from tests.captured import unhurried
 
 PARSERS = {
     "claude-code": anthropic.parse_request,
@@ -196,6 +197,7 @@ def test_an_image_in_a_result_is_other() -> None:
     assert segment.media is not None
 
 
+@unhurried
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=5),

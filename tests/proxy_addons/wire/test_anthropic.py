@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agentx.proxy_addons.wire.anthropic import Answer, parse_request
 from agentx.proxy_addons.wire.content import Block, Usage
+from tests.captured import unhurried
 
 
 def blocks(**body: Any) -> tuple[Block, ...]:
@@ -134,6 +135,7 @@ json_values = st.recursive(
 )
 
 
+@unhurried
 @given(json_values, json_values, json_values)
 def test_no_value_is_too_odd(tools: Any, system: Any, messages: Any) -> None:
     parse_request({"tools": tools, "system": system, "messages": messages, "metadata": system})

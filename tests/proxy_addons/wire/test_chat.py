@@ -8,6 +8,7 @@ from hypothesis import given
 
 from agentx.proxy_addons.wire.chat import Answer, parse_request
 from agentx.proxy_addons.wire.content import Block, Media, Usage
+from tests.captured import unhurried
 from tests.proxy_addons.wire.test_anthropic import json_values
 
 
@@ -78,6 +79,7 @@ def test_media_in_all_their_forms() -> None:
     ]
 
 
+@unhurried
 @given(json_values, json_values)
 def test_no_value_is_too_odd(tools: Any, messages: Any) -> None:
     parse_request({"tools": tools, "messages": messages, "response_format": tools})

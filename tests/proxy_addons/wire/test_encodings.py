@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentx.proxy_addons.wire.encodings import BodyDecoder, decode_body
@@ -51,9 +51,12 @@ ENCODERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "br in gzip": ("br, GZIP", lambda data: gzip.compress(compress_br(data))),
 }
 encoders = pytest.mark.parametrize("name", ENCODERS)
+few = settings(max_examples=40, deadline=None)
+"""There are many encoders."""
 
 
 @encoders
+@few
 @given(data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 400), max_size=8))
 def test_any_split_gives_the_body(name: str, data: bytes, cuts: list[int]) -> None:
     encoding, encode = ENCODERS[name]
@@ -66,6 +69,7 @@ def test_any_split_gives_the_body(name: str, data: bytes, cuts: list[int]) -> No
 
 
 @encoders
+@few
 @given(data=st.binary(min_size=2000, max_size=4000), share=st.floats(0, 1))
 def test_what_came_before_a_break_is_kept(name: str, data: bytes, share: float) -> None:
     encoding, encode = ENCODERS[name]
@@ -76,6 +80,7 @@ def test_what_came_before_a_break_is_kept(name: str, data: bytes, share: float) 
 
 
 @encoders
+@few
 @given(body=st.binary(max_size=200))
 def test_bytes_that_are_not_what_they_say_raise_nothing(name: str, body: bytes) -> None:
     got, problem = decode_body(body, ENCODERS[name][0], max_bytes=1 << 20)

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentx.proxy_addons.wire.sse import SseDecoder, SseEvent
+from tests.captured import unhurried
 
 # Pieces that make every rule meet every other one.
 PIECES = [
@@ -64,6 +65,7 @@ def feed_split(decoder: SseDecoder, stream: bytes, cuts: list[int]) -> list[SseE
     ]
 
 
+@unhurried
 @given(streams, st.lists(st.integers(0, 400), max_size=12))
 @example(b"data: a\r\n\r\ndata: b\r\r\n", [8])
 @example(b"\xef\xbb\xbfdata: a\n\n", [1, 2])
@@ -71,6 +73,7 @@ def test_any_split_gives_the_events_of_the_standard(stream: bytes, cuts: list[in
     assert feed_split(SseDecoder(), stream, cuts) == by_the_standard(stream)
 
 
+@unhurried
 @given(streams)
 def test_one_byte_at_a_time(stream: bytes) -> None:
     decoder = SseDecoder()
@@ -78,6 +81,7 @@ def test_one_byte_at_a_time(stream: bytes) -> None:
     assert events == by_the_standard(stream)
 
 
+@unhurried
 @given(streams, st.integers(1, 20), st.lists(st.integers(0, 400), max_size=12))
 def test_a_bound_drops_the_same_events_however_the_stream_is_split(
     stream: bytes, bound: int, cuts: list[int]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx.proxy_addons.wire.values import as_count, as_name, parse_json
+from tests.captured import unhurried
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
@@ -15,6 +16,7 @@ values = st.recursive(
 )
 
 
+@unhurried
 @given(values)
 def test_json_is_read_as_it_is(value: object) -> None:
     assert parse_json(orjson.dumps(value)) == value
