@@ -1,4 +1,4 @@
-"""Anthropic Messages: where content, usage and the end stand in a request and in an answer."""
+"""Anthropic Messages, the request: where its content stands, and in which order it counts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,9 @@ from typing import Any
 
 import orjson
 
-from agentx.proxy_addons.wire.content import (
-    Block,
-    BlockKind,
-    Media,
-    ModelRequest,
-    ModelResponse,
-    Usage,
-)
+from agentx.proxy_addons.wire.content import Block, BlockKind, Media, ModelRequest
 from agentx.proxy_addons.wire.values import as_count, as_dict, as_list, as_name, as_str, dicts
 
-_MAX_BLOCKS = 100_000
 _SPEAKERS: dict[object, BlockKind] = {
     "system": "system",
     "developer": "system",
@@ -212,122 +204,3 @@ def _media(source: dict[str, Any], image: bool) -> Media:
         return Media(image, data=source["data"])
     reference = as_str(source.get("url")) or as_str(source.get("file_id"))
     return Media(image, reference=reference)
-
-
-class Answer:
-    """An answer, event by event or as one body."""
-
-    def __init__(self) -> None:
-        self._model: str | None = None
-        self._usage: dict[str, int] = {}
-        self._stop: str | None = None
-        self._error: str | None = None
-        self._first_ms: float | None = None
-        self._blocks: dict[int, dict[str, Any]] = {}
-        self._deltas: dict[int, list[str]] = {}
-
-    def body(self, value: object, at_ms: float) -> None:
-        """A whole answer."""
-        message = as_dict(value)
-        if message.get("type") == "error":
-            self._fail(message)
-            return
-        self._start(message)
-        for index, block in enumerate(dicts(message.get("content"))):
-            self._blocks[index] = block
-            self._first_ms = at_ms
-        self._take_usage(as_dict(message.get("usage")), final=True)
-        self._stop = as_name(message.get("stop_reason"))
-
-    def event(self, name: str, value: object, at_ms: float) -> None:
-        """The next event of a stream; its `event` line's name, its data's value."""
-        fields = as_dict(value)
-        match fields.get("type", name):
-            case "message_start":
-                message = as_dict(fields.get("message"))
-                self._start(message)
-                self._take_usage(as_dict(message.get("usage")), final=False)
-            case "content_block_start":
-                index = as_count(fields.get("index"))
-                block = as_dict(fields.get("content_block"))
-                if index is not None and block and len(self._blocks) < _MAX_BLOCKS:
-                    self._blocks.setdefault(index, block)
-                    if block.get("type") != "text" or block.get("text"):
-                        self._output(at_ms)
-            case "content_block_delta":
-                self._delta(as_count(fields.get("index")), as_dict(fields.get("delta")), at_ms)
-            case "message_delta":
-                stop = as_name(as_dict(fields.get("delta")).get("stop_reason"))
-                self._stop = stop or self._stop
-                self._take_usage(as_dict(fields.get("usage")), final=True)
-            case "error":
-                self._fail(fields)
-
-    def response(self) -> ModelResponse:
-        """What came so far."""
-        usage = self._usage
-        fresh = usage.get("input_tokens")
-        cached = usage.get("cache_read_input_tokens")
-        written = usage.get("cache_creation_input_tokens")
-        return ModelResponse(
-            model=self._model,
-            blocks=tuple(self._output_blocks()),
-            usage=Usage(
-                input=None if fresh is None else fresh + (cached or 0) + (written or 0),
-                cached=cached,
-                cache_write=written,
-                output=usage.get("output_tokens"),
-            ),
-            stop_reason=self._stop,
-            error=self._error,
-            first_output_ms=self._first_ms,
-        )
-
-    def _start(self, message: dict[str, Any]) -> None:
-        self._model = as_name(message.get("model"))
-
-    def _output(self, at_ms: float) -> None:
-        if self._first_ms is None:
-            self._first_ms = at_ms
-
-    def _fail(self, fields: dict[str, Any]) -> None:
-        self._error = as_name(as_dict(fields.get("error")).get("type")) or "error"
-
-    def _take_usage(self, usage: dict[str, Any], final: bool) -> None:
-        """Input counts only grow: some servers repeat them at the end as 0, some send them only
-        there. The output's count at the start is a running one, and no count of the output."""
-        for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            count = as_count(usage.get(key))
-            if count is not None:
-                self._usage[key] = max(count, self._usage.get(key, 0))
-        output = as_count(usage.get("output_tokens"))
-        if final and output is not None:
-            self._usage["output_tokens"] = output
-
-    def _delta(self, index: int | None, delta: dict[str, Any], at_ms: float) -> None:
-        if index is None or index >= _MAX_BLOCKS:
-            return
-        for key in ("text", "thinking", "partial_json"):
-            piece = as_str(delta.get(key))
-            if piece:
-                self._output(at_ms)
-                self._deltas.setdefault(index, []).append(piece)
-                # A stream whose start was lost still tells by its deltas what it is.
-                self._blocks.setdefault(index, {"type": key})
-
-    def _output_blocks(self) -> Iterator[Block]:
-        for index, block in sorted(self._blocks.items()):
-            pieces = "".join(self._deltas.get(index, ()))
-            match block.get("type"):
-                case "text":
-                    yield Block("assistant", text=(as_str(block.get("text")) or "") + pieces)
-                case "tool_use" | "server_tool_use":
-                    call = tool_call(block)
-                    yield replace(call, value=pieces) if pieces else call
-                case "thinking":
-                    start = as_str(block.get("thinking")) or ""
-                    yield Block("thinking", text=start + pieces)
-                case "partial_json":
-                    continue
-                case _:
-                    yield plain_block(block)

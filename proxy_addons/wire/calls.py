@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from agentx.proxy_addons.providers import dialect_of
 from agentx.proxy_addons.wire import anthropic, chat
+from agentx.proxy_addons.wire.anthropic_answer import AnthropicAnswer
 from agentx.proxy_addons.wire.content import ModelRequest, ModelResponse
 from agentx.proxy_addons.wire.encodings import BodyDecoder, Problem, decode_body
 from agentx.proxy_addons.wire.exchange import Exchange, header
@@ -99,7 +100,7 @@ class _Answer:
 
     def __init__(self, dialect: str, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._reader: _Reader = anthropic.Answer() if dialect == "anthropic" else chat.Answer()
+        self._reader: _Reader = AnthropicAnswer() if dialect == "anthropic" else chat.ChatAnswer()
         self._understood = False
         self.problem: Problem | Literal["not understood"] | None = None
         self.streamed = _is_stream(exchange)

@@ -135,7 +135,7 @@ class _PartialCall:
     arguments: list[str] = field(default_factory=list)
 
 
-class Answer:
+class ChatAnswer:
     """An answer, event by event or as one body. Of several choices the first is kept."""
 
     def __init__(self) -> None:

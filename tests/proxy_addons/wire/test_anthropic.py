@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentx.proxy_addons.wire.anthropic import Answer, parse_request
+from agentx.proxy_addons.wire.anthropic import parse_request
+from agentx.proxy_addons.wire.anthropic_answer import AnthropicAnswer
 from agentx.proxy_addons.wire.content import Block, Usage
 from tests.captured import unhurried
 
@@ -139,14 +140,14 @@ json_values = st.recursive(
 @given(json_values, json_values, json_values)
 def test_no_value_is_too_odd(tools: Any, system: Any, messages: Any) -> None:
     parse_request({"tools": tools, "system": system, "messages": messages, "metadata": system})
-    answer = Answer()
+    answer = AnthropicAnswer()
     answer.body(messages, 0.0)
     answer.event("content_block_delta", tools, 0.0)
     answer.response()
 
 
-def stream(*events: dict[str, Any]) -> Answer:
-    answer = Answer()
+def stream(*events: dict[str, Any]) -> AnthropicAnswer:
+    answer = AnthropicAnswer()
     for at, event in enumerate(events):
         answer.event("message", event, float(at))
     return answer
@@ -190,6 +191,21 @@ def test_a_streamed_answer_is_put_together() -> None:
     assert response.first_output_ms == 3.0
 
 
+def test_a_block_that_begins_empty_is_no_output_yet() -> None:
+    def start(kind: str, **rest: str) -> dict[str, Any]:
+        block = {"type": kind, **rest}
+        return {"type": "content_block_start", "index": 0, "content_block": block}
+
+    delta = {"type": "thinking_delta", "thinking": "hm"}
+    thought = stream(
+        start("thinking", thinking=""),
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+    ).response()
+    assert (thought.first_output_ms, thought.blocks) == (1.0, (Block("thinking", text="hm"),))
+    assert stream(start("text", text="")).response().first_output_ms is None
+    assert stream(start("tool_use", name="ls")).response().first_output_ms == 0.0
+
+
 def test_an_input_count_that_comes_only_at_the_end_counts() -> None:
     response = stream(
         {"type": "message_start", "message": {"usage": {"input_tokens": 0}}},
@@ -203,7 +219,7 @@ def test_an_input_count_that_comes_only_at_the_end_counts() -> None:
 
 
 def test_a_whole_answer() -> None:
-    answer = Answer()
+    answer = AnthropicAnswer()
     answer.body(
         {
             "model": "m",

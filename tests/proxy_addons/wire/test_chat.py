@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from agentx.proxy_addons.wire.chat import Answer, parse_request
+from agentx.proxy_addons.wire.chat import ChatAnswer, parse_request
 from agentx.proxy_addons.wire.content import Block, Media, Usage
 from tests.captured import unhurried
 from tests.proxy_addons.wire.test_anthropic import json_values
@@ -83,7 +83,7 @@ def test_media_in_all_their_forms() -> None:
 @given(json_values, json_values)
 def test_no_value_is_too_odd(tools: Any, messages: Any) -> None:
     parse_request({"tools": tools, "messages": messages, "response_format": tools})
-    answer = Answer()
+    answer = ChatAnswer()
     answer.body(messages, 0.0)
     answer.event("message", tools, 0.0)
     answer.event("message", {"choices": [{"delta": messages}, messages]}, 0.0)
@@ -95,7 +95,7 @@ def chunk(delta: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
 
 
 def test_a_streamed_answer_is_put_together() -> None:
-    answer = Answer()
+    answer = ChatAnswer()
     first = {"id": "c1", "function": {"name": "ls", "arguments": ""}}
     second = {"id": "c2", "function": {"name": "cat", "arguments": "{}"}}
     for at, event in enumerate(
@@ -127,7 +127,7 @@ def test_a_streamed_answer_is_put_together() -> None:
 
 
 def test_calls_without_an_index_begin_with_their_id() -> None:
-    answer = Answer()
+    answer = ChatAnswer()
     for call in (
         {"id": "a", "function": {"name": "f", "arguments": "{"}},
         {"function": {"arguments": "}"}},
@@ -141,7 +141,7 @@ def test_calls_without_an_index_begin_with_their_id() -> None:
 
 
 def test_usage_that_counts_up_is_no_count_of_an_unfinished_answer() -> None:
-    answer = Answer()
+    answer = ChatAnswer()
     usage = {
         "prompt_tokens": 9,
         "completion_tokens": 1,
@@ -154,9 +154,9 @@ def test_usage_that_counts_up_is_no_count_of_an_unfinished_answer() -> None:
 
 
 def test_errors_keep_their_class_only() -> None:
-    answer = Answer()
+    answer = ChatAnswer()
     answer.body({"error": {"message": "key sk-1 is wrong", "type": "invalid_api_key"}}, 0.0)
     assert answer.response().error == "invalid_api_key"
-    answer = Answer()
+    answer = ChatAnswer()
     answer.event("message", {"error": "it broke"}, 0.0)
     assert answer.response().error == "error"
