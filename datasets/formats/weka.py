@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agentx.datasets.errors import DatasetError
-from agentx.datasets.formats.weka_clock import Line, Placed, place
+from agentx.datasets.formats.weka_clock import Line, Placed, milliseconds, place
 from agentx.datasets.formats.weka_fields import Row, Trace
 from agentx.datasets.trace.block_runs import Blocks, Linked, common_prefix, link
 from agentx.datasets.trace.model import Agent, Request, Session, ThinkKind
@@ -181,14 +181,15 @@ def _think_kind(row: Row, is_main: bool) -> ThinkKind | None:
 
 def _agent(session_id: str, line: Line, trace: Trace) -> Agent:
     entry = line.subagent
-    end = line.end_ms
+    start = None if line.start_us is None else milliseconds(line.start_us)
+    end = None if line.end_us is None else milliseconds(line.end_us)
     if end is None and line.placed:
         end = line.placed[-1].end_ms
     if entry is None:
         return Agent(
             session_id,
             line.agent_id,
-            start_ms=line.start_ms,
+            start_ms=start,
             end_ms=end,
             tool_tokens=trace.tool_tokens,
             system_tokens=trace.system_tokens,
@@ -198,7 +199,7 @@ def _agent(session_id: str, line: Line, trace: Trace) -> Agent:
         line.agent_id,
         spawned_by=line.spawned_by,
         agent_type=entry.agent_type,
-        start_ms=line.start_ms,
+        start_ms=start,
         end_ms=end,
         duration_ms=entry.duration_ms,
         status=entry.status,

@@ -8,14 +8,16 @@ session's start.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentx.datasets.formats.weka_fields import Row, Subagent, Trace
 from agentx.datasets.trace.model import MAIN_AGENT
 
-_RESOLUTION_MS = 1000
-"""The main agent's times are whole seconds in most files."""
+_SECOND = 1_000_000
+"""In microseconds, finer than any source, so that order is as in the source. It is also the
+resolution of the main agent's times in most files."""
 
 
 @dataclass(slots=True)
@@ -26,9 +28,14 @@ class Placed:
     line: Line
     entry: int
     """Where it, or its subagent, stands among the session's entries."""
-    sent_ms: int
+    sent_us: int
     number: int = 0
     waits_for: tuple[int, ...] | None = ()
+
+    @property
+    def sent_ms(self) -> int:
+        """When it was sent."""
+        return milliseconds(self.sent_us)
 
     @property
     def end_ms(self) -> int | None:
@@ -43,8 +50,8 @@ class Line:
     agent_id: str
     subagent: Subagent | None
     entry: int | None
-    start_ms: int | None
-    end_ms: int | None
+    start_us: int | None
+    end_us: int | None
     """As the source says; None where it does not."""
     placed: list[Placed] = field(default_factory=list)
     spawned_by: int | None = None
@@ -57,24 +64,30 @@ def place(trace: Trace) -> tuple[list[Line], list[Placed]]:
     clocks = _clocks(trace)
     for position, entry in enumerate(trace.entries):
         if isinstance(entry, Row):
-            lines[0].placed.append(Placed(entry, lines[0], position, entry.t_ms))
+            lines[0].placed.append(Placed(entry, lines[0], position, entry.t_us))
         else:
             agent_id = unused(entry.agent_id or "subagent", taken)
             lines.append(_line(entry, position, agent_id, absolute=clocks[position]))
     placed = [item for line in lines for item in line.placed]
     _shift(lines, placed)
     # Of two sent at once, the one that stands first in the document was first.
-    placed.sort(key=lambda item: (item.sent_ms, item.entry))
+    placed.sort(key=lambda item: (item.sent_us, item.entry))
     for number, item in enumerate(placed):
         item.number = number
     for line in lines:
         line.placed.sort(key=lambda item: item.number)
     if lines[0].placed:
-        lines[0].start_ms = lines[0].placed[0].sent_ms
+        lines[0].start_us = lines[0].placed[0].sent_us
+    main = sorted(lines[0].placed, key=lambda item: item.entry)
     for line in lines[1:]:
-        line.spawned_by = _spawner(line, lines[0].placed)
-    _set_waits(lines)
+        line.spawned_by = _spawner(line, main)
+    _set_waits(lines[1:], main)
     return lines, placed
+
+
+def milliseconds(microseconds: int) -> int:
+    """Rounded, so that the order of times stays."""
+    return (microseconds + 500) // 1000
 
 
 def unused(name: str, taken: set[str]) -> str:
@@ -104,74 +117,75 @@ def _clocks(trace: Trace) -> dict[int, bool]:
 
 
 def _absolute(entry: Subagent) -> bool | None:
-    first = min((row.t_ms for row in entry.rows), default=None)
+    first = min((row.t_us for row in entry.rows), default=None)
     if first is None:
         return None
-    if first < entry.t_ms - _RESOLUTION_MS:
+    if first < entry.t_us - _SECOND:
         return False
-    if entry.t_ms > _RESOLUTION_MS:
+    if entry.t_us > _SECOND:
         return True
     # It cannot have run for longer than the session had lasted when it ended.
-    longer = entry.duration_ms is not None and entry.duration_ms > entry.t_ms + _RESOLUTION_MS
+    longer = entry.duration_ms is not None and 1000 * entry.duration_ms > entry.t_us + _SECOND
     return True if longer else None
 
 
 def _line(entry: Subagent, position: int, agent_id: str, absolute: bool) -> Line:
-    duration = entry.duration_ms
-    start = entry.t_ms if absolute or duration is None else entry.t_ms - duration
+    duration = None if entry.duration_ms is None else 1000 * entry.duration_ms
+    start = entry.t_us if absolute or duration is None else entry.t_us - duration
     line = Line(agent_id, entry, position, start, None if duration is None else start + duration)
     zero = 0 if absolute else start
-    line.placed = [Placed(row, line, position, zero + row.t_ms) for row in entry.rows]
+    line.placed = [Placed(row, line, position, zero + row.t_us) for row in entry.rows]
     return line
 
 
 def _shift(lines: list[Line], placed: list[Placed]) -> None:
     """Move the clock so that nothing happens before 0 (rounding can put a subagent there)."""
-    times = [item.sent_ms for item in placed]
-    times += [line.start_ms for line in lines if line.start_ms is not None]
+    times = [item.sent_us for item in placed]
+    times += [line.start_us for line in lines if line.start_us is not None]
     early = min(times, default=0)
     if early >= 0:
         return
     for item in placed:
-        item.sent_ms -= early
+        item.sent_us -= early
     for line in lines:
-        if line.start_ms is not None:
-            line.start_ms -= early
-        if line.end_ms is not None:
-            line.end_ms -= early
+        if line.start_us is not None:
+            line.start_us -= early
+        if line.end_us is not None:
+            line.end_us -= early
 
 
 def _spawner(line: Line, main: Sequence[Placed]) -> int | None:
-    """The last main request before the entry in the document that was sent before it began."""
-    assert line.entry is not None
-    begun = min((item.sent_ms for item in line.placed[:1]), default=line.start_ms)
+    """The last main request before the entry in the document that was sent before it began.
+
+    `main` is in the order of the document, here and below.
+    """
+    begun = line.placed[0].sent_us if line.placed else line.start_us
     assert begun is not None
-    before = [item for item in main if item.entry < line.entry and item.sent_ms <= begun]
-    return max(before, key=lambda item: item.entry).number if before else None
+    for item in reversed(main[: _after(line, main)]):
+        if item.sent_us <= begun:
+            return item.number
+    return None
 
 
-def _set_waits(lines: list[Line]) -> None:
+def _set_waits(lines: Sequence[Line], main: Sequence[Placed]) -> None:
     """Say of each main request which subagents' results it carries.
 
     That of one that ended is carried by the first main request after its entry that was not sent
     before the end. When one that was launched beside the main agent was heard is not known, so
     later main requests that carry no other result have None.
     """
-    main = sorted(lines[0].placed, key=lambda item: item.entry)
-    for item in main:
-        item.waits_for = ()
     unknown: set[int] = set()
-    for line in lines[1:]:
+    for line in lines:
         if not line.placed:
             continue
-        after = [item for item in main if line.entry is not None and item.entry > line.entry]
-        end = _end(line)
+        end, last = _end(line), line.placed[-1].number
+        after = main[_after(line, main) :]
         if end is None:
-            unknown.update(item.number for item in after if item.number > line.placed[0].number)
+            first = line.placed[0].number
+            unknown.update(item.number for item in after if item.number > first)
             continue
-        last = line.placed[-1].number
         for item in after:
-            if item.number > last and item.sent_ms > end - _tolerance(item):
+            if item.number > last and item.sent_us > end - _tolerance(item):
                 item.waits_for = tuple(sorted((*(item.waits_for or ()), last)))
                 break
     for item in main:
@@ -179,9 +193,14 @@ def _set_waits(lines: list[Line]) -> None:
             item.waits_for = None
 
 
+def _after(line: Line, main: Sequence[Placed]) -> int:
+    """Where the main requests begin that stand after a subagent's entry."""
+    return bisect_left(main, line.entry, key=lambda item: item.entry)
+
+
 def _tolerance(item: Placed) -> int:
     """How much later than its time in the file a request may have been sent, and 1."""
-    return _RESOLUTION_MS if item.row.t_ms % 1000 == 0 else 1
+    return _SECOND if item.row.t_us % _SECOND == 0 else 1
 
 
 def _end(line: Line) -> int | None:
@@ -189,7 +208,7 @@ def _end(line: Line) -> int | None:
     assert line.subagent is not None
     if line.subagent.status == "async_launched":
         return None
-    if line.end_ms is not None:
-        return line.end_ms
-    ends = [item.end_ms for item in line.placed if item.end_ms is not None]
+    if line.end_us is not None:
+        return line.end_us
+    ends = [1000 * item.end_ms for item in line.placed if item.end_ms is not None]
     return max(ends, default=None)

@@ -25,10 +25,10 @@ _MAX_NAME = 1000
 
 @dataclass(slots=True)
 class Row:
-    """One request as the trace has it. Times are milliseconds on the trace's own clock."""
+    """One request as the trace has it. `t_us` is on the trace's own clock, in microseconds."""
 
     where: str
-    t_ms: int
+    t_us: int
     tokens: int
     output_tokens: int
     ids: Blocks
@@ -49,7 +49,7 @@ class Subagent:
     """One `subagent` entry."""
 
     where: str
-    t_ms: int
+    t_us: int
     agent_id: str
     agent_type: str | None
     status: str | None
@@ -137,7 +137,7 @@ class _Parser:
         ]
         return Subagent(
             where=where,
-            t_ms=_time(entry, "t", where),
+            t_us=_time(entry, "t", where),
             agent_id=_text(entry, "agent_id", where) or "",
             agent_type=_text(entry, "subagent_type", where),
             status=_text(entry, "status", where),
@@ -160,7 +160,7 @@ class _Parser:
         ids, tail_id = self._ids(row, tokens, where)
         return Row(
             where=where,
-            t_ms=_time(row, "t", where),
+            t_us=_time(row, "t", where),
             tokens=tokens,
             output_tokens=_count(row, "out", where),
             ids=ids,
@@ -258,9 +258,10 @@ def _number(
 
 
 def _time(document: Mapping[str, Any], key: str, where: str) -> int:
+    """A number of seconds as microseconds."""
     if key not in document:
         raise _absent(where, key)
-    return round(_number(document, key, where, 0) * 1000)
+    return round(_number(document, key, where, 0) * 1_000_000)
 
 
 def _seconds(document: Mapping[str, Any], key: str, where: str, low: float = 0) -> int | None:

@@ -350,6 +350,14 @@ def test_times_that_fall_are_put_in_order() -> None:
     assert [item.parent for item in found.requests] == [None, 0, 1]
 
 
+def test_order_is_finer_than_milliseconds() -> None:
+    late = request(5.0004, [0, 1])
+    entry = subagent(5.0001, [request(5.0001, [50]), request(5.00045, [50, 51])])
+    found = session(trace([request(0, [0]), late, entry]))
+    assert [item.agent_id for item in found.requests] == ["main", "agent_001", "main", "agent_001"]
+    assert [item.sent_ms for item in found.requests] == [0, 5000, 5000, 5000]
+
+
 def test_names_of_agents_are_made_unique() -> None:
     entries = [subagent(30, [request(0, [50 + n])], agent_id=name) for n, name in enumerate(
         ["main", "x", "x", "x-2", ""]
