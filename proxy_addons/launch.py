@@ -105,7 +105,9 @@ class _Proxy:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._signalled)
+            # Under nohup a terminal's end is to be ignored.
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._signalled)
         proxy = self._master()
         serving = asyncio.create_task(proxy.run())
         log = _Log(self._tell.problem)
