@@ -166,7 +166,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.data())
 def test_a_trace_with_anything_in_it_is_a_session_or_a_sentence(data: st.DataObject) -> None:
     document = copy.deepcopy(GOOD)

@@ -35,7 +35,7 @@ def named(paths: list[tuple[int, ...]]) -> list[Blocks]:
     return [namer.name(path) for path in paths]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(label_paths)
 def test_every_capacity_is_as_a_naive_cache_of_it(paths: list[tuple[int, ...]]) -> None:
     lists = named(paths)
