@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from agentx.cli.output import json_option, log, print_json, progress
+from agentx.cli.signals import ended_by_exception
 
 
 @click.command()
@@ -48,7 +49,7 @@ def build(
 
     from agentx.datasets.build import build as build_dataset
 
-    with progress() as bar:
+    with ended_by_exception(), progress() as bar:
         tasks = {what: bar.add_task(what, total=None) for what in ("exchanges", "sessions")}
         built = build_dataset(
             spools,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import orjson
 
 from agentx.datasets.parquet.reader import open_dataset
 from tests.capture_process import ROOT, CaptureProcess
+from tests.captured import fixture_exchanges, write_spool
 from tests.datasets.test_build import everything_in, texts_of
 from tests.datasets.test_sessions import check_fixture
 from tests.fake_upstream import FakeUpstream, fixtures, playing
@@ -76,3 +80,20 @@ async def test_fixtures_come_back_as_the_expected_trees(fixtures_dir: Path, tmp_
             assert orjson.dumps(text)[1:-1] not in data
     stats = await run_agentx("stats", str(dataset), "--json")
     assert (stats["sessions"], stats["requests"], stats["subagents"]) == (4, 23, 2)
+
+
+def test_a_signal_leaves_nothing(fixtures_dir: Path, tmp_path: Path) -> None:
+    exchanges = fixture_exchanges(fixtures_dir / "capture" / "claude-code")
+    spool = write_spool(tmp_path / "spool", exchanges * 30)
+    command = ["build", str(spool), "-o", str(tmp_path / "dataset")]
+    with subprocess.Popen(
+        [sys.executable, "-m", "agentx", *command],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONSAFEPATH": "1"},
+    ) as process:
+        while not list(tmp_path.glob("dataset.private/unfinished-*/scratch.sqlite")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["spool"]
