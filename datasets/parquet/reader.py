@@ -62,7 +62,7 @@ class Dataset:
         """
         numbering = Numbering()
         for index in range(len(self.entries)):
-            session = self.load(index)
+            session = self._session(index, ahead=True)
             with _damage_in(self.folder):
                 numbering.check(session)
             yield session
@@ -73,20 +73,23 @@ class Dataset:
         Raises:
             DatasetError: a file is damaged or its rows do not fit together.
         """
+        return self._session(index, ahead=False)
+
+    def _session(self, index: int, ahead: bool) -> Session:
         entry = self.entries[index]
         first = self._offsets[index]
-        columns = self._requests.columns(first, first + entry.requests)
+        columns = self._requests.columns(first, first + entry.requests, ahead=ahead)
         _only(self._requests, columns["session_id"], entry)
         starts, lengths = columns.pop("append_start"), columns.pop("append_len")
         columns["append"] = list(zip(starts, lengths, strict=True))
         session = Session(
             session_id=entry.session_id,
             source=entry.source,
-            agents=_objects(Agent, _rows_of(self._agents, self._agent_spans, entry)),
+            agents=_objects(Agent, _rows_of(self._agents, self._agent_spans, entry, ahead)),
             requests=_objects(Request, columns),
             start_ms=entry.start_ms,
             contributor=entry.contributor,
-            segments=_objects(Segment, _rows_of(self._segments, self._segment_spans, entry))
+            segments=_objects(Segment, _rows_of(self._segments, self._segment_spans, entry, ahead))
             if self._segments
             else (),
         )
@@ -141,9 +144,9 @@ def _objects(kind: type[_Row], columns: Mapping[str, Column]) -> tuple[_Row, ...
 
 
 def _rows_of(
-    table: TableReader, spans: Mapping[str, tuple[int, int]], entry: SessionEntry
+    table: TableReader, spans: Mapping[str, tuple[int, int]], entry: SessionEntry, ahead: bool
 ) -> Mapping[str, Column]:
-    return table.columns(*spans.get(entry.session_id, (0, 0)))
+    return table.columns(*spans.get(entry.session_id, (0, 0)), ahead=ahead)
 
 
 def _only(table: TableReader, names: Column, entry: SessionEntry) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -19,12 +20,13 @@ Column: TypeAlias = list[Any]
 MAX_GROUP_ROWS = 1 << 20
 MAX_GROUP_BYTES = 1 << 30
 """Larger row groups are not ours; reading one whole would not be bounded."""
+KEPT_GROUPS = 4
 
 
 class TableReader:
-    """Random access to the rows of one table.
+    """Random access to the rows of one table, from any thread.
 
-    The row groups last used are kept decoded, so that neighbours cost nothing.
+    The row groups last used are kept, so that neighbours cost little.
 
     Raises:
         DatasetError: the file is missing, no Parquet, or lacks a column.
@@ -33,7 +35,9 @@ class TableReader:
     def __init__(self, path: Path, columns: pa.Schema) -> None:
         self.path = path
         self._schema = columns
-        self._group: tuple[int, dict[str, Column]] | None = None
+        self._lock = RLock()
+        self._groups: dict[int, pa.Table] = {}
+        self._decoded: tuple[int, dict[str, Column]] | None = None
         try:
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
             found = self._file.schema_arrow
@@ -72,14 +76,19 @@ class TableReader:
                 )
             yield group.num_rows
 
-    def columns(self, first: int, stop: int) -> dict[str, Column]:
-        """The columns of rows first … stop − 1."""
+    def columns(self, first: int, stop: int, *, ahead: bool = False) -> dict[str, Column]:
+        """The columns of rows first … stop − 1.
+
+        With `ahead` the row group is turned into values as a whole, which costs least where the
+        rows after these are wanted next.
+        """
         result: dict[str, Column] = {name: [] for name in self._schema.names}
         begin = 0
         for number, end in enumerate(self._ends):
             if begin < stop and end > first:
-                for name, column in self._decoded(number).items():
-                    result[name] += column[max(first - begin, 0) : stop - begin]
+                part = self._part(number, max(first - begin, 0), min(stop, end) - begin, ahead)
+                for name, column in part.items():
+                    result[name] += column
             begin = end
         return result
 
@@ -99,18 +108,31 @@ class TableReader:
                 spans[value] = (first, row)
         return spans
 
-    def _decoded(self, number: int) -> dict[str, Column]:
-        if self._group is None or self._group[0] != number:
-            self._group = None
+    def _part(self, number: int, first: int, stop: int, ahead: bool) -> dict[str, Column]:
+        with self._lock:
+            if ahead:
+                if self._decoded is None or self._decoded[0] != number:
+                    self._decoded = None
+                    self._decoded = (number, self._convert(self._group(number)))
+                return {name: column[first:stop] for name, column in self._decoded[1].items()}
+            return self._convert(self._group(number).slice(first, stop - first))
+
+    def _group(self, number: int) -> pa.Table:
+        """A row group; the latest few are kept, for sessions that are read in turn."""
+        table = self._groups.pop(number, None)
+        if table is None:
             table = self._read(number, self._schema.names)
             if table.num_rows != self._file.metadata.row_group(number).num_rows:
                 raise self._damaged("a row group has fewer rows than it says")
-            self._group = (number, self._convert(table))
-        return self._group[1]
+        self._groups[number] = table
+        while len(self._groups) > KEPT_GROUPS:
+            del self._groups[next(iter(self._groups))]
+        return table
 
     def _read(self, number: int, names: list[str]) -> pa.Table:
         try:
-            return self._file.read_row_group(number, columns=names, use_threads=False)
+            with self._lock:
+                return self._file.read_row_group(number, columns=names, use_threads=False)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 

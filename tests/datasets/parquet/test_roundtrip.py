@@ -4,6 +4,7 @@ import errno
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,18 @@ def test_load_reads_only_the_row_group_it_needs(out: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
     assert dataset.load(5) == sessions[5]
     assert read == [5]
+
+
+def test_sessions_may_be_loaded_by_many_threads(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "GROUP_ROWS", 2)
+    namer = Namer()
+    sessions = [
+        make_session([Turn((n,)), Turn((n, n))], name=f"s{n}", namer=namer) for n in range(40)
+    ]
+    dataset = write(out, sessions)
+    places = [7 * number % 40 for number in range(400)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(dataset.load, places)) == [sessions[place] for place in places]
 
 
 def test_out_that_is_not_empty_is_refused(out: Path) -> None:
