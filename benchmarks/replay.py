@@ -1,9 +1,9 @@
 """The load generator beside the floor: what `agentx replay` makes of one core, as ratios.
 
-The floor (../shared/bench/floor_client.py) is a bare aiohttp loop that keeps nothing but times; both
+The floor (../shared/bench/floor_client.py) is a bare aiohttp loop that keeps only times; both
 send to ../shared/bench/mock_sse_server.py, one after the other, in this run, each on its own core.
 
-    python -m benchmarks.replay
+    python -m benchmarks replay
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ BENCH = Path(__file__).resolve().parents[2] / "shared" / "bench"
 BLOCK = 16
 WORD_BYTES = 5.6
 """The mean of the word list, its space included."""
+RUNS = 2
 
 
 @dataclass(frozen=True)
@@ -70,25 +71,31 @@ def main() -> dict[str, Any]:
         with mock_server() as url:
             _, document = _replay(write(MEMORY, Path(folder)), MEMORY, url)
         peak = document["client"]["peak_rss_mb"]
-        print(f"replay: {MEMORY.name}: peak RSS {peak:.0f} MB (limit 1,000)")
-        found[MEMORY.name] = peak
+        print(f"replay: {MEMORY.name}: peak RSS {peak:.0f} MB")
+        found[f"{MEMORY.name}: peak RSS, MB (below 1,000)"] = peak
     return found
 
 
 def _against_floor(shape: Shape, folder: Path) -> dict[str, float]:
     dataset = write(shape, folder)
+    floors, rates, peaks = [], [], []
     with mock_server() as url:
-        _floor(shape, url)  # warms the server
-        floor = _floor(shape, url)
-        rate, document = _replay(dataset, shape, url)
-    chunks = shape.output
-    ratio = rate / floor["req_per_s"]
-    peak = document["client"]["peak_rss_mb"]
+        # In turns, and the best of each: what else runs on the machine only ever takes away.
+        for _ in range(RUNS):
+            floors.append(_floor(shape, url)["req_per_s"])
+            rate, document = _replay(dataset, shape, url)
+            rates.append(rate)
+            peaks.append(document["client"]["peak_rss_mb"])
+    rate, floor = max(rates), max(floors)
     print(
-        f"replay: {shape.name}: {rate:,.0f} requests/s ({rate * chunks:,.0f} events/s), "
-        f"{ratio:.2f}x the floor's {floor['req_per_s']:,.0f}; peak RSS {peak:.0f} MB"
+        f"replay: {shape.name}: {rate:,.0f} requests/s ({rate * shape.output:,.0f} events/s), "
+        f"{rate / floor:.2f}x the floor's {floor:,.0f}; peak RSS {max(peaks):.0f} MB"
     )
-    return {"ratio": ratio, "requests_per_s": rate, "peak_rss_mb": peak}
+    return {
+        "requests a second": rate,
+        "of the floor's (at least 0.8)": rate / floor,
+        "peak RSS, MB": max(peaks),
+    }
 
 
 def write(shape: Shape, folder: Path) -> Path:
