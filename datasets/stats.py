@@ -7,7 +7,7 @@ in the order in which they were sent if every session is laid on the data set's 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,11 +28,15 @@ LONG_CONTEXTS = (32_768, 65_536, 131_072, 262_144)
 CAPACITY_BLOCKS = (1_000, 10_000, 100_000, 1_000_000)
 
 
-def dataset_stats(dataset: Dataset, capacity_tokens: Sequence[int] = ()) -> Stats:
+def dataset_stats(
+    dataset: Dataset,
+    capacity_tokens: Sequence[int] = (),
+    session_done: Callable[[], object] = lambda: None,
+) -> Stats:
     """The figures of a data set.
 
     `capacity_tokens` are the cache sizes of the achievable hit rates; where none is given, 1,000
-    to 1,000,000 blocks.
+    to 1,000,000 blocks. `session_done` is called after each session that was read.
 
     Raises:
         DatasetError: the data set is damaged.
@@ -41,6 +45,7 @@ def dataset_stats(dataset: Dataset, capacity_tokens: Sequence[int] = ()) -> Stat
     survey = Survey(size)
     for session in dataset.sessions():
         survey.take(session)
+        session_done()
     links = _sent_order(survey)
     capacities = capacity_tokens or [blocks * size for blocks in CAPACITY_BLOCKS]
     return {

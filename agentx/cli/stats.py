@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentx.cli.output import json_option, print_json
+from agentx.cli.output import json_option, print_json, progress
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +36,10 @@ def stats(dataset: Path, capacities: tuple[int, ...], as_json: bool) -> None:
     from agentx.datasets.parquet.reader import open_dataset
     from agentx.datasets.stats import dataset_stats
 
-    found = dataset_stats(open_dataset(dataset), capacities)
+    opened = open_dataset(dataset)
+    with progress() as bar:
+        task = bar.add_task("reading sessions", total=len(opened))
+        found = dataset_stats(opened, capacities, lambda: bar.advance(task))
     if as_json:
         print_json(found)
         return
