@@ -34,10 +34,11 @@ class Composer:
         """
         total = self.words(stream.tokens)
         kept = self.words(stream.keep)
-        # Lines of their own that share no more than (part of) a system prompt need not share
-        # the place where it ends: up to there their words are the same.
+        # A line of its own that shares no more than (part of) another's system prompt goes on in
+        # it for as long as its own is.
         if not kept or (stream.parent is None and kept <= donor[0].end):
-            system = min(self.words(self._system[self._requests[index].agent_id]), total - 1)
+            own = self.words(self._system[self._requests[index].agent_id])
+            system = min(max(own, kept), total)
             messages = self._add(stream, (), "system", 0, system)
             return self._add(stream, messages, "user", system, total)
         messages = cut(donor, kept)

@@ -68,8 +68,8 @@ def cut(messages: Messages, words: int) -> Messages:
 def end_with_user(messages: Messages) -> Messages:
     """The same words with a user's message last: where there is none, it takes the last word.
 
-    Many templates refuse anything else. Only a context that is a part of an earlier one, and no
-    more, can end otherwise.
+    Many templates refuse anything else. Only a context that is part of an earlier one, or of its
+    own system prompt, can end otherwise.
     """
     if messages[-1].role == "user":
         return messages
