@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "import": "agentx.cli.import_:import_group",
     "replay": "agentx.cli.replay:replay",
     "report": "agentx.cli.report:report",
+    "demo": "agentx.cli.demo:demo",
 }
 """Command name to `module:attribute`."""
 

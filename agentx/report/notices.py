@@ -8,6 +8,7 @@ from typing import Literal
 
 from agentx.report import units
 from agentx.report.facts import at, number, text
+from agentx.report.numbers import tells_own_times
 from agentx.report.view import RunView
 
 
@@ -84,7 +85,12 @@ def _notes(run: RunView) -> Iterator[Notice]:
             f"charts' axes are engine time, wall time × {scale:g}, but for the client's lags."
         )
         if (error := number(run.aggregate, "client", "error_ms")) is not None:
-            words += f" Their error is the client's p99 lag × {scale:g}: {units.duration(error)}."
+            words += (
+                " What client and network add is multiplied too: the client's p99 lag alone is an "
+                f"error of {units.duration(error)}."
+            )
+        if tells_own_times(run):
+            words += " The engine's own times, beside ours, are free of it."
         yield Notice("note", "scaled", "Scaled", words)
     given = at(run.document, "verdicts")
     for verdict, (title, words) in _VERDICTS.items():

@@ -56,9 +56,29 @@ _REPORTED = "Share of all prompt tokens that the server said it had in its cache
 _METRICS = "The same by the counters of the server's /metrics, over the whole run."
 
 
-def headline(run: RunView) -> tuple[Figure, ...]:
-    """The few numbers that stand on top."""
+def tells_own_times(run: RunView) -> bool:
+    """Whether the server itself reported how long it took: the simulated engine does."""
+    return number(run.aggregate, "engine", "ttft_ms", "p50") is not None
+
+
+def headline(run: RunView, *, own_times: bool) -> tuple[Figure, ...]:
+    """The few numbers that stand on top; with `own_times`, TTFT by the engine's clock among them.
+
+    Runs that are compared need the same ones, so that the caller decides.
+    """
     of = _figure_of(run)
+    own = (
+        of(
+            f"TTFT by the engine, {word}",
+            units.duration,
+            _OWN,
+            "reported",
+            "engine",
+            "ttft_ms",
+            key,
+        )
+        for word, key in (("median", "p50"), ("p99", "p99"))
+    )
     ok, failed = count(run.aggregate, "requests", "ok"), count(run.aggregate, "requests", "failed")
     total = None if ok is None or failed is None else ok + failed
     return (
@@ -73,6 +93,7 @@ def headline(run: RunView) -> tuple[Figure, ...]:
         ),
         of("TTFT, median", units.duration, _TTFT, "measured", "ttft_ms", "p50"),
         of("TTFT, p99", units.duration, _TTFT, "measured", "ttft_ms", "p99"),
+        *(own if own_times else ()),
         of("TPOT, median", units.duration, _TPOT, "measured", "tpot_ms", "p50"),
         of(
             "Output tokens",

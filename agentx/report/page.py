@@ -70,8 +70,9 @@ def render(runs: Sequence[RunView]) -> str:
     if not runs:
         raise ValueError("a page needs a run")
     differing = listings.differences(runs)
+    own_times = any(numbers.tells_own_times(run) for run in runs)
     sections = [
-        _section(n, run, differing[n - 1] if len(runs) > 1 else ())
+        _section(n, run, differing[n - 1] if len(runs) > 1 else (), own_times)
         for n, run in enumerate(runs, start=1)
     ]
     plotly_js, page_js = _ours(get_plotlyjs()), _ours(_file("page.js"))
@@ -95,13 +96,15 @@ def render(runs: Sequence[RunView]) -> str:
     )
 
 
-def _section(place: int, run: RunView, differences: tuple[tuple[str, str], ...]) -> _Section:
+def _section(
+    place: int, run: RunView, differences: tuple[tuple[str, str], ...], own_times: bool
+) -> _Section:
     rows = run.rows
     return _Section(
         number=place,
         name=visible(run.name, 120),
         notices=notices.notices(run),
-        headline=numbers.headline(run),
+        headline=numbers.headline(run, own_times=own_times),
         latencies=numbers.latencies(run),
         throughput=numbers.throughput(run),
         cache=numbers.cache(run),
@@ -135,11 +138,13 @@ def _comparison(runs: Sequence[RunView], sections: Sequence[_Section]) -> tuple[
         )
         for label, run in zip(labels, runs, strict=True)
     ]
+    # Where every engine tells its own times, those are compared: no client's lag is in them.
+    own = all(numbers.tells_own_times(run) for run in runs)
     waits = [
-        (label, run.rows.ttft_ms[run.rows.answered])
+        (label, (run.rows.engine_ttft_ms if own else run.rows.ttft_ms)[run.rows.answered])
         for label, run in zip(labels, runs, strict=True)
     ]
-    return (hit_rates(rates), ttft_curves(waits))
+    return (hit_rates(rates), ttft_curves(waits, own_times=own))
 
 
 def _chart_json(chart: Chart) -> Markup:

@@ -140,6 +140,7 @@ def _row(session: str, turn: int, lane: int, agent: str, start: float) -> dict[s
         "messages": turn * 2 + 2,
         "kept_messages": turn * 2,
         "body_bytes": 5000,
+        "connect_ms": 0.0,
         "reconnects": 0,
     }
 

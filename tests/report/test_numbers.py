@@ -12,7 +12,7 @@ from tests.report import synthetic
 
 
 def figures_of(run: RunView) -> list[Figure]:
-    found = [*numbers.headline(run), *numbers.throughput(run), *numbers.cache(run)]
+    found = [*numbers.headline(run, own_times=True), *numbers.throughput(run), *numbers.cache(run)]
     found += [figure for spread in numbers.latencies(run) for figure in spread.figures]
     return [*found, *numbers.client(run)]
 
@@ -75,6 +75,10 @@ def test_the_engines_own_times_stand_beside_ours() -> None:
     spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
     assert spreads["TTFT by the engine"].source == "reported"
     assert spreads["TTFT by the engine"].figures[0].value == 7.0
+    assert numbers.tells_own_times(made.view())
+    assert not numbers.tells_own_times(synthetic.run().view())
+    labels = [figure.label for figure in numbers.headline(made.view(), own_times=True)]
+    assert "TTFT by the engine, median" in labels
     ttft = sorted(row["ttft_ms"] * 10 for row in made.requests)
     assert spreads["TTFT"].figures[0].value == pytest.approx((ttft[59] + ttft[60]) / 2, rel=1e-4)
 

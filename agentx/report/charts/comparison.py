@@ -65,9 +65,12 @@ def hit_rates(runs: Sequence[tuple[str, float | None, float | None]]) -> Chart:
     return Chart("runs_hit_rate", title, caption, summary, drawing, legend, height=300)
 
 
-def ttft_curves(runs: Sequence[tuple[str, Floats]]) -> Chart:
-    """A cumulative curve a run, of (label, TTFT of its answered requests)."""
-    title = "TTFT by run"
+def ttft_curves(runs: Sequence[tuple[str, Floats]], *, own_times: bool) -> Chart:
+    """A cumulative curve a run, of (label, TTFT of its answered requests).
+
+    `own_times`: they are the engines' own.
+    """
+    title = "TTFT by run, by the engine's own clock" if own_times else "TTFT by run"
     caption = (
         "A curve a run: at a time on the lower axis, the share of its requests whose first token "
         "came no later. Further left is faster."

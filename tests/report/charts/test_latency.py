@@ -38,6 +38,9 @@ def test_the_engines_own_times_are_a_second_line() -> None:
         "by the engine's own clock",
     ]
     assert tpot.legend == ()
+    dots = ttft_against_uncached(run.rows)
+    assert dots.title.endswith("by the engine's own clock")
+    assert max(synthetic.traces(dots)[0].y) < max(row["ttft_ms"] for row in made.requests)
     assert e2e.legend == ()
 
 
