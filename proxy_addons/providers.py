@@ -19,18 +19,30 @@ DIALECTS = (
 )
 """Calls of a model. The bodies of any other path are not kept: it may well be a login."""
 
-AGENT_ID_HEADERS = frozenset(
-    {
-        # Claude Code
-        "x-claude-code-session-id",
-        "x-claude-code-agent-id",
-        # OpenCode
-        "x-session-id",
-        "x-session-affinity",
-        "x-parent-session-id",
-    }
+
+@dataclass(frozen=True, slots=True)
+class IdHeaders:
+    """The headers in which one agent says whose request it is, by their lower-case names."""
+
+    session: str
+    agent: str | None = None
+    """None: the agent names no subagents this way."""
+    parent_session: str | None = None
+    """For agents whose subagents have sessions of their own."""
+
+
+ID_HEADERS = (
+    IdHeaders("x-claude-code-session-id", agent="x-claude-code-agent-id"),  # Claude Code
+    IdHeaders("x-session-id", parent_session="x-parent-session-id"),  # OpenCode
 )
-"""Headers that say which session and which agent a request belongs to."""
+"""One row an agent; a new agent is a new row."""
+
+AGENT_ID_HEADERS = frozenset(
+    name
+    for row in ID_HEADERS
+    for name in (row.session, row.agent, row.parent_session)
+    if name is not None
+)
 
 REQUEST_HEADERS = AGENT_ID_HEADERS | {
     "accept",
@@ -44,6 +56,7 @@ REQUEST_HEADERS = AGENT_ID_HEADERS | {
     "x-app",
     "x-client-request-id",
     "x-request-id",
+    "x-session-affinity",
     "x-stainless-retry-count",
     "x-stainless-timeout",
 }

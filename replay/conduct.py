@@ -82,7 +82,9 @@ async def conduct(
         started = datetime.now(UTC)
         head = _head(dataset, options, target, probed, scaled, started)
         with RunWriter(folder, head) as writer:
-            load = RecordedLoad(dataset, options, target, probed, transport, writer, think, show)
+            load = RecordedLoad(
+                dataset, options, target, probed, transport, writer, think, say=say, show=show
+            )
             try:
                 stopped_by = await load.run()
             except DatasetError as error:
@@ -154,7 +156,7 @@ def _findings(probed: Probe) -> Iterator[str]:
             f"The server counts {probed.counting.slope:.3f} tokens a word: each token of the "
             f"trace is sent as {ratio:.3f} words, so that the mean holds and single blocks vary."
         )
-    if not probed.exact_length:
+    if probed.exact_length is False:
         yield "The server does not keep to a forced output length: outputs may be shorter."
     if probed.counting is not None and not probed.cached_reported:
         yield "The server does not report cached tokens: the reported hit rate will be unknown."

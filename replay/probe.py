@@ -19,8 +19,11 @@ from agentx.replay.target import Target
 from agentx.replay.transport import Exchange, HttpTransport, short
 from agentx.replay.words import probe_words
 
-LENGTH_TOKENS = 16
-"""Asked for where one word would do: a server that gives as many keeps lengths."""
+LENGTH_TOKENS = 23
+"""Asked for where one word would do: a server that gives as many keeps lengths.
+
+No number that a server might have as a limit or a default.
+"""
 
 PROBE_WORDS = (64, 576)
 PROBE_MESSAGES = (2, 6)
@@ -51,8 +54,9 @@ class Probe:
     """What the probes found."""
 
     form: Form
-    exact_length: bool
-    """It generated as many tokens as were asked for, where fewer would have done."""
+    exact_length: bool | None
+    """It generated as many tokens as were asked for, where fewer would have done; None where it
+    does not count them."""
     counting: Counting | None
     """None where it reports no usage."""
     cached_reported: bool
@@ -73,7 +77,8 @@ async def probe(transport: HttpTransport, target: Target, seed: int) -> Probe:
         ReplayError: it refuses them, or does not stream.
     """
     form, exchange = await _accepted_form(transport, target)
-    exact = exchange.meter.output_tokens == LENGTH_TOKENS
+    got = exchange.meter.output_tokens
+    exact = None if got is None else got == LENGTH_TOKENS
     samples: list[dict[str, int | None]] = []
     cached = exchange.meter.cached_tokens is not None
     for words in PROBE_WORDS:

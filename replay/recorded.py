@@ -47,12 +47,15 @@ class RecordedLoad:
         transport: HttpTransport,
         writer: RunWriter,
         think: Think,
+        *,
+        say: Callable[[str], None],
         show: Callable[[Progress], None],
     ) -> None:
         self._dataset = dataset
         self._options = options
         self._target = target
         self._writer = writer
+        self._say = say
         self._show = show
         self._counting = probed.counting if probed else None
         self._progress = Progress(0, 0, options.max_requests or dataset.info.counts.requests)
@@ -82,7 +85,7 @@ class RecordedLoad:
         gc.freeze()
         origin = await self._telemetry.start()
         try:
-            async with stopped_by_signals(self._driver) as received:
+            async with stopped_by_signals(self._driver, self._say) as received:
                 await self._driver.run(origin)
         finally:
             await self._telemetry.stop()

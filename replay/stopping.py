@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
@@ -23,7 +23,9 @@ class Stoppable(Protocol):
 
 
 @asynccontextmanager
-async def stopped_by_signals(load: Stoppable) -> AsyncIterator[list[signal.Signals]]:
+async def stopped_by_signals(
+    load: Stoppable, say: Callable[[str], None]
+) -> AsyncIterator[list[signal.Signals]]:
     """Stop a load at SIGINT or SIGTERM; after a grace period, or at a second signal, abandon it.
 
     Gives the list of the signals received, which grows.
@@ -37,6 +39,7 @@ async def stopped_by_signals(load: Stoppable) -> AsyncIterator[list[signal.Signa
             load.abandon()
         else:
             load.stop()
+            say(f"Stopping: what is in flight has {GRACE_S:g} s more; once again ends it at once.")
             loop.call_later(GRACE_S, load.abandon)
 
     numbers = (signal.SIGINT, signal.SIGTERM)

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from agentx.cli.output import json_option, log, print_json, progress
-
-
-@contextmanager
-def _ended_by_exception() -> Iterator[None]:
-    """Have SIGTERM leave as an error does, so that what was written so far is removed."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+from agentx.cli.signals import ended_by_exception
 
 
 @click.group("import")
@@ -60,7 +47,7 @@ def weka(source: Path, out: Path, overwrite: bool, licence: str | None, as_json:
 
     from agentx.datasets.importer import import_weka
 
-    with _ended_by_exception(), progress() as bar:
+    with ended_by_exception(), progress() as bar:
         task = bar.add_task("reading traces", total=None)
         info = import_weka(
             source,

@@ -23,7 +23,11 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request, what came back, and how it ended. Bodies are as on the wire, still encoded."""
+    """A request, what came back, and how it ended.
+
+    From a spool of ours bodies come decoded, without a content-encoding header; a source that keeps
+    them as on the wire keeps the header too, and whoever reads them decodes.
+    """
 
     exchange_id: str
     upstream: str

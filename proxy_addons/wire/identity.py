@@ -1,6 +1,6 @@
 """Whose request it is: the ids that agents themselves put on the wire.
 
-One row an agent; a new agent is a new row. What an id looks like does not matter, so that ids
+The headers are rows of `providers.ID_HEADERS`. What an id looks like does not matter, so that ids
 which the recorder replaced by keyed hashes serve as well.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentx.proxy_addons.providers import ID_HEADERS
 from agentx.proxy_addons.wire.content import ModelRequest
 from agentx.proxy_addons.wire.exchange import Headers
 
@@ -23,21 +24,6 @@ class Identity:
     """None: the session's main agent, as far as is told."""
     parent_session: str | None = None
     """The session whose agent started this one, where a subagent has a session of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class IdHeaders:
-    """The headers that one agent uses, by their lower-case names."""
-
-    session: str
-    agent: str | None = None
-    parent_session: str | None = None
-
-
-ID_HEADERS = (
-    IdHeaders("x-claude-code-session-id", agent="x-claude-code-agent-id"),  # Claude Code
-    IdHeaders("x-session-id", parent_session="x-parent-session-id"),  # OpenCode
-)
 
 
 def identify(headers: Headers, request: ModelRequest) -> Identity:

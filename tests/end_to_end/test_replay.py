@@ -300,6 +300,7 @@ async def test_a_server_without_usage_leaves_rates_unknown(small: Path, tmp_path
 
     document, _, said = await replayed(handler, small, tmp_path / "run", "--think", "none")
     assert "reports no usage" in said
+    assert "forced output length" not in said
     assert document["requests"]["ok"] == 20
     rate = document["hit_rate"]
     assert rate["theoretical"] > 0.5
