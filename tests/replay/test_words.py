@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentx.datasets.trace.tokens import o200k_base
 from agentx.replay.words import Words, own_name, probe_words, word_list
 
 
@@ -44,6 +45,14 @@ def test_uneven_parts_stand_in_the_order_given() -> None:
     names = np.array([3, 9, 4], dtype=np.uint64)
     made = words.text(names, np.array([2, 0, 1]), np.array([3, 0, 2])).decode().split()
     assert made == text(words, 3, count=5)[2:] + text(words, 4, count=3)[1:]
+
+
+@pytest.mark.parametrize("glue", [" ", ""])
+def test_a_word_is_a_token_with_its_space_and_without(glue: str) -> None:
+    drawn = " ".join(text(Words(b"salt"), *range(500)))
+    assert len(o200k_base().encode(glue + drawn)) == 500 * 16
+    # The first of a message stands without a space.
+    assert all(len(o200k_base().encode(word)) == 1 for word in word_list())
 
 
 def test_neighbouring_integers_share_nothing() -> None:
