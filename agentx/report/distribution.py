@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from agentx.report.rows import Floats
+from agentx.report.rows import Floats, plausible
 
 MAX_POINTS = 2500
 """Dots of one scatter chart; more neither show more nor open fast."""
@@ -63,7 +63,8 @@ def gaps_curve(batches: Iterable[pa.Array], time_scale: float = 1.0) -> Curve | 
 
 def _gap_counts(lists: pa.Array, time_scale: float) -> NDArray[np.int64]:
     bins = (_HIGH - _LOW) * _A_DECADE
-    times = np.asarray(lists.flatten().cast(pa.float64()).fill_null(np.nan), dtype=np.float64)
+    events = lists.flatten().cast(pa.float64()).fill_null(np.nan)
+    times = plausible(np.asarray(events, dtype=np.float64))
     owners = np.asarray(pc.list_parent_indices(lists))
     gaps = np.diff(times)[np.diff(owners) == 0] * time_scale
     gaps = gaps[np.isfinite(gaps) & (gaps >= 0)]

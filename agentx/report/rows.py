@@ -20,6 +20,10 @@ Bools: TypeAlias = NDArray[np.bool_]
 Texts: TypeAlias = Sequence[str | None]
 
 
+_MOST = 1e15
+"""No count and no time of a run is larger; what is, is damage or malice."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The requests of one run; every array and list has one place a request."""
@@ -135,7 +139,13 @@ def _floats(table: pa.Table, name: str) -> Floats:
     values = np.asarray(
         pc.fill_null(column.cast(pa.float64(), safe=False), np.nan).to_numpy(), dtype=np.float64
     )
-    return np.where(np.isfinite(values), values, np.nan)
+    return plausible(values)
+
+
+def plausible(values: Floats) -> Floats:
+    """Values with everything that no count and no time can be as NaN: negative, endless."""
+    possible = (values >= 0) & (values <= _MOST)
+    return np.where(possible, values, np.nan)
 
 
 def _texts(table: pa.Table, name: str) -> Texts:

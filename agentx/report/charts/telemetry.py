@@ -27,6 +27,9 @@ Series: TypeAlias = Mapping[tuple[str, str], tuple[Floats, Floats]]
 """(source, name) to (seconds from the run's start, values), by time."""
 
 
+_MOST = 1e15
+"""No time and no metric that is drawn is larger, or negative."""
+
 _CPU = ("client", "cpu_s")
 """Seconds of processor time so far: drawn as the share of a core that they grew by."""
 
@@ -96,7 +99,12 @@ def series_of(table: pa.Table, time_scale: float = 1.0) -> Series:
     times, sources, names, values = (table.column(name).to_pylist() for name in wanted)
     points: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for time, source, name, value in zip(times, sources, names, values, strict=True):
-        if isinstance(source, str) and isinstance(name, str) and _finite(time) and _finite(value):
+        if (
+            isinstance(source, str)
+            and isinstance(name, str)
+            and _plausible(time)
+            and _plausible(value)
+        ):
             points.setdefault((source, name), []).append((time * time_scale / 1000, float(value)))
     lines: dict[tuple[str, str], tuple[Floats, Floats]] = {}
     for key, pairs in points.items():
@@ -167,5 +175,5 @@ def _chart(group: _Group, lines: Mapping[str, tuple[Floats, Floats]]) -> Chart:
     return Chart(f"telemetry_{group.key}", group.title, group.caption, summary, drawing, legend)
 
 
-def _finite(value: object) -> bool:
-    return isinstance(value, int | float) and bool(np.isfinite(value))
+def _plausible(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= _MOST
