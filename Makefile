@@ -20,7 +20,7 @@ demo: $(stamp)  ## the whole path on bundled traces: engine, replay, report
 	$(BIN)/agentx demo
 
 test: $(stamp) browser  ## every test but those of real engines
-	$(BIN)/pytest -n $(jobs) -m "not engines"
+	$(BIN)/pytest -n $(jobs) --dist loadscope -m "not engines"
 
 test-engines: $(stamp)  ## tests against real serving engines (slow; installs them)
 	$(BIN)/pytest -m engines

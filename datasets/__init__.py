@@ -1,1 +1,1 @@
-"""From a spool or an import to a data set, and back: sessions, prefix metadata, Parquet, statistics."""
+"""From a spool or an import to a data set: sessions, prefix metadata, Parquet, statistics."""
