@@ -168,8 +168,13 @@ def test_three_turns_of_a_client_of_others(shared_dir: Path) -> None:
         )
     turns = [json.loads(line) for line in done.stdout.splitlines()]
     usage = [turn["usage"] for turn in turns]
-    assert [turn["chunks"] for turn in turns] == [32, 32, 32]
-    assert [counts["prompt_tokens"] for counts in usage] == [400, 532, 664]
+    prompts = [counts["prompt_tokens"] for counts in usage]
+    outputs = [counts["completion_tokens"] for counts in usage]
+    assert [turn["chunks"] for turn in turns] == outputs
+    assert prompts == [400, 500 + outputs[0], 600 + outputs[0] + outputs[1]]
     cached = [counts["prompt_tokens_details"]["cached_tokens"] for counts in usage]
     # All of the turn before but its last token, in whole blocks.
-    assert cached == [0, (400 + 31) // 16 * 16, (532 + 31) // 16 * 16]
+    whole = [
+        (prompt + output - 1) // 16 * 16 for prompt, output in zip(prompts, outputs, strict=True)
+    ]
+    assert cached == [0, *whole[:2]]
