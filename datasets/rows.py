@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agentx.datasets.answers import Answers
 from agentx.datasets.edges import IN_LINE, compactions, connect
 from agentx.datasets.prefixes import Prefix, Prefixes
 from agentx.datasets.recorded import Recorded
-from agentx.datasets.sessions import ANSWERS, Facts, Placed
+from agentx.datasets.sessions import Facts, Placed
 from agentx.datasets.spawns import Spawns, Start
 from agentx.datasets.trace.model import (
     MAIN_AGENT,
@@ -105,7 +106,8 @@ class _Rows:
         self._names = names
         self._facts = facts
         self._start_ms = placed[0].call.opened_ms
-        self._reappeared = _reappeared(placed, tree.parents, facts)
+        parents = [None if edge is None else edge[0] for edge in tree.parents]
+        self._answers = Answers(placed, parents, facts)
 
     def agents(self) -> Iterator[Agent]:
         """The agents that have requests, in order of their first."""
@@ -167,7 +169,7 @@ class _Rows:
             cache_write_tokens=call.usage.cache_write,
             output_tokens=call.usage.output,
             reasoning_tokens=call.usage.reasoning,
-            output_context_tokens=self._reappeared.get(at),
+            output_context_tokens=self._answers.tokens.get(at),
             keep_tokens=prefix.keep_tokens,
             keep_blocks=linked.keep_blocks,
             prefix_breakers=self._breakers(call, parent, prefix.keep_segments),
@@ -242,40 +244,8 @@ class _Rows:
         return max(self._at(self._placed[at].call.opened_ms) - max(known), 0)
 
     def _think_kind(self, at: int, parent: int | None) -> ThinkKind | None:
-        """A tool's time where results came in, a person's where words of theirs did."""
-        placed = self._placed[at]
-        if parent is None:
-            started = self._tree.kinds[at] == "subagent" and self._spawner(placed.agent) is not None
-            return "tool" if started else None
-        same = _shared(placed.messages, self._placed[parent].messages)
-        new = {self._facts(segment).kind for segment in placed.messages[same:]}
-        if "tool_result" in new:
-            return "tool"
-        return "user" if "user" in new else None
-
-
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many leading messages two conversations share."""
-    size = min(len(one), len(other))
-    return next((at for at in range(size) if one[at] != other[at]), size)
-
-
-def _reappeared(
-    placed: Sequence[Placed], parents: Sequence[tuple[int, float] | None], facts: Facts
-) -> dict[int, int]:
-    """For each call whose answer comes again in a context that goes on from it: our count of it."""
-    found: dict[int, int] = {}
-    for at, edge in enumerate(parents):
-        if edge is None or edge[0] in found:
-            continue
-        before, after = placed[edge[0]], placed[at]
-        if _shared(before.messages, after.messages) < len(before.messages):
-            continue
-        tokens = 0
-        for segment in after.messages[len(before.messages) :]:
-            if facts(segment).kind not in ANSWERS:
-                break
-            tokens += facts(segment).tokens
-        if tokens:
-            found[edge[0]] = tokens
-    return found
+        """A subagent's first request waited for the tool call that started it."""
+        if parent is not None:
+            return self._answers.think_kind(at, parent)
+        spawner = self._spawner(self._placed[at].agent)
+        return "tool" if self._tree.kinds[at] == "subagent" and spawner is not None else None

@@ -36,8 +36,8 @@ def call(call_id: str, name: str = "Bash", **arguments: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def result(call_id: str, text: str) -> Message:
-    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+def result(call_id: str, content: Any) -> Message:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
     return {"role": "user", "content": [block]}
 
 

@@ -102,6 +102,12 @@ def test_trees_usage_and_counts_of_the_fixtures(
     folder = fixtures_dir / "capture"
     sessions = built(tmp_path, fixture_exchanges(folder / agent))
     check_fixture(folder, agent, sessions)
+    # Every answer of an agent's but its last stands in a later context, a compaction's too.
+    for session in sessions:
+        talk = [r for r in session.requests if r.kind in ("main", "subagent", "compaction")]
+        lasts = {request.agent_id: request.request for request in talk}
+        again = {r.request for r in talk if r.output_context_tokens is not None}
+        assert again == {request.request for request in talk} - set(lasts.values())
     with_subagent = sessions[1]
     assert [r.waits_for for r in with_subagent.requests] == [(), (), (), (), (3,)]
     assert with_subagent.requests[2].edge_evidence == "id"
@@ -111,7 +117,12 @@ def test_trees_usage_and_counts_of_the_fixtures(
 @pytest.mark.parametrize("agent", ["claude-code-forward", "mini-swe-agent"])
 def test_more_fixtures(agent: str, shared_dir: Path, tmp_path: Path) -> None:
     folder = shared_dir / "capture"
-    check_fixture(folder, agent, built(tmp_path, fixture_exchanges(folder / agent)))
+    sessions = built(tmp_path, fixture_exchanges(folder / agent))
+    check_fixture(folder, agent, sessions)
+    # All their turns are tools', one of them with nothing but a reference to a tool.
+    followed = [r.think_kind for s in sessions for r in s.requests if r.parent is not None]
+    assert followed
+    assert set(followed) == {"tool"}
 
 
 # Lines of talk
@@ -146,6 +157,100 @@ def test_a_talk_goes_on_from_call_to_call(tmp_path: Path) -> None:
     assert (agent.tool_tokens, agent.system_tokens) == (sum(head[:2]), head[2])
     assert (first.edge_evidence, second.edge_evidence) == (None, "id")
     assert second.edge_confidence == 1.0
+
+
+IMAGE: dict[str, Any] = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "README.md app.py",
+        "",
+        None,
+        [],
+        [IMAGE],
+        [{"type": "tool_reference", "tool_name": "late"}],
+    ],
+)
+@pytest.mark.parametrize("reminder", [False, True])
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_tool_turn_is_a_tools_time_whatever_its_result(
+    content: Any, reminder: bool, changed: bool, tmp_path: Path
+) -> None:
+    back = result("t1", content)
+    if reminder:
+        back["content"].append(user("<reminder>Mind the files.</reminder>")["content"][0])
+    dated = user("<reminder>It is Tuesday.</reminder>", *(b["text"] for b in FIRST["content"]))
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], LIST, at=0),
+            ask([dated if changed else FIRST, LIST, back], DONE, at=300),
+            ask([FIRST, LIST, back, DONE, MORE], said("Two."), at=900),
+        ],
+    )
+    assert [r.think_kind for r in session.requests] == [None, "tool", "user"]
+    assert [r.output_context_tokens is None for r in session.requests] == [False, False, True]
+
+
+def test_a_tool_of_the_servers_is_no_tool_of_the_agents(tmp_path: Path) -> None:
+    search = {"type": "server_tool_use", "id": "v1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "v1", "content": [{"url": "u"}]}
+    answer = said("Let me search.", search, found, "It is there.")
+    session = one(tmp_path, [ask([FIRST], answer, at=0), ask([FIRST, answer, MORE], DONE, at=900)])
+    first, second = session.requests
+    assert second.think_kind == "user"
+    appended = [s.tokens for s in session.segments if s.request == 1]
+    assert first.output_context_tokens == sum(appended[:4])
+
+
+def test_an_answer_is_counted_where_it_stands_whatever_became_of_what_was_before(
+    tmp_path: Path,
+) -> None:
+    """Old results cleared, a first message that changes, a turn in between that left it out."""
+    second = said("I will look.", call("t2", command="ls"))
+    listed = result("t2", "README.md app.py setup.py")
+    cleared = result("t1", "[cleared]")
+    monday, tuesday = (
+        user(f"<reminder>It is {day}.</reminder>", "Please list the files.")
+        for day in ("Monday", "Tuesday")
+    )
+    session = one(
+        tmp_path,
+        [
+            ask([monday], LIST, at=0),
+            ask([monday, LIST, LISTED], second, at=300),
+            ask([monday, LIST, cleared, second, listed], DONE, at=900),
+            ask([monday, LIST, cleared, second, listed, MORE], None, at=1500, status=529),
+            ask([tuesday, LIST, cleared, second, listed, DONE, MORE], said("Two."), at=2000),
+        ],
+    )
+    assert parents(session) == [None, 0, 1, 2, 2]
+    tokens = {s.position: s.tokens for s in session.segments if s.request == 4}
+    assert [r.output_context_tokens for r in session.requests] == [
+        sum(s.tokens for s in session.segments if s.request == 1 and s.position in (5, 6)),
+        sum(s.tokens for s in session.segments if s.request == 2 and s.position in (8, 9)),
+        tokens[11],
+        None,
+        None,
+    ]
+
+
+def test_an_answer_that_never_comes_again_has_no_count(tmp_path: Path) -> None:
+    """Another answer that begins with the same words is another answer."""
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], LIST, at=0),
+            ask([FIRST, LIST, LISTED], said("I will look.", call("t2", command="cat")), at=300),
+            ask([user("Start again."), LIST, LISTED, MORE], DONE, at=900),
+        ],
+    )
+    assert [r.output_context_tokens is None for r in session.requests] == [False, True, True]
 
 
 def test_a_changed_tool_costs_the_prefix_not_the_thread(tmp_path: Path) -> None:
