@@ -81,6 +81,46 @@ RESPONSE_HEADERS = frozenset(
 QUERY_PARAMETERS = frozenset({"alt", "api-version", "beta", "stream"})
 """Query parameters whose values are kept."""
 
+PATH_WORDS = frozenset(
+    (
+        # APIs and their endpoints.
+        *("api", "apis", "batch", "batches", "chat", "completions", "compatible-mode"),
+        *("count_tokens", "deployments", "embeddings", "engines", "files", "images", "messages"),
+        *("model", "models", "paas", "rerank", "responses", "tokenize"),
+        # What agents ask for besides.
+        *("backend-api", "claude_code", "codex", "event_logging", "events", "health", "healthz"),
+        *("hello", "login", "metrics", "oauth", "organizations", "policy_limits", "projects"),
+        *("props", "settings", "token", "usage", "version"),
+        # Providers and gateways, as prefixes before an API's own path.
+        *("ai", "anthropic", "azure", "bedrock", "claude", "cohere", "dashscope", "deepseek"),
+        *("fireworks", "gateway", "gemini", "google", "groq", "gw", "inference", "litellm", "llm"),
+        *("mistral", "moonshot", "ollama", "openai", "openrouter", "proxy", "serverless"),
+        *("together", "vertex", "vllm", "xai", "zai"),
+    )
+)
+"""Parts of a path that are kept, as `v1` and the like are. Any other may be a key or a name."""
+
+BEFORE_MODEL = frozenset(("deployments", "engines", "model", "models"))
+"""What stands in a path before a model's name."""
+
+PROTOCOL_WORDS = (
+    "accepted_prediction_tokens",
+    "additionalProperties",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "chat.completion.chunk",
+    "completion_tokens_details",
+    "disable_parallel_tool_use",
+    "ephemeral_1h_input_tokens",
+    "ephemeral_5m_input_tokens",
+    "max_completion_tokens",
+    "prompt_tokens_details",
+    "rejected_prediction_tokens",
+    "web_search_tool_result",
+    "x-anthropic-billing-header",
+)
+"""Long words of the bodies' own structure; none of them, and no piece of one, is ever masked."""
+
 
 def dialect_of(method: str, path: str) -> str | None:
     """The dialect of a call of a model, None for anything else. `path` may have a query."""

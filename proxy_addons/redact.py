@@ -1,8 +1,9 @@
 """Credentials out of a request and its response, before anything of them is queued. Pure.
 
-Headers and query values are kept only where a list says so, for nobody can list all that may hold
-a credential. Those that surely are credentials are also looked for in what is kept, bodies
-included, and masked there byte for byte, so that lengths and chunk borders stay.
+Headers, query values and parts of a path are kept only where a list says so, for nobody can list
+all that may hold a credential. Those that are credentials by name and by looks (`secrecy`) are also
+looked for in what is kept, bodies included, and masked there byte for byte, so that lengths and
+chunk borders stay.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ import base64
 import binascii
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from urllib.parse import unquote
 
 import orjson
 
-from agentx.proxy_addons.providers import QUERY_PARAMETERS
+from agentx.proxy_addons.providers import BEFORE_MODEL, PATH_WORDS, QUERY_PARAMETERS
+from agentx.proxy_addons.secrecy import is_secret, may_be_model
 from agentx.proxy_addons.wire.exchange import Chunk, Headers
-
-MIN_SECRET = 8
-"""Bytes. Shorter ones (a key `x` for a local server) open no door, and would mask common words."""
 
 _CREDENTIAL = re.compile(
     r"auth|token|secret|passw|cookie|credential|jwt|signature|(^|[-_])(key|sig|code)$|api-?_?key",
@@ -27,11 +27,8 @@ _CREDENTIAL = re.compile(
 )
 """Names of headers and query parameters that hold a credential."""
 
-_ID_IN_PATH = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{16,}|[0-9]{10,}",
-    re.IGNORECASE,
-)
-"""Of an account, an organisation, a file; a model's date is shorter."""
+_VERSION = re.compile(r"v[0-9]{1,3}((alpha|beta)[0-9]{0,3})?")
+"""`v1`, `v1beta1`: a part of a path that is kept."""
 
 _REDACTED = "redacted"
 _MASK = b"*"
@@ -41,20 +38,23 @@ Secrets = tuple[bytes, ...]
 
 
 def secrets_of(headers: Headers, path: str) -> Secrets:
-    """The credentials that a request carries in its headers and its query string."""
+    """The credentials that a request carries in its headers, its path and its query string."""
     found: set[str] = set()
     for name, value in headers:
         if _CREDENTIAL.search(name):
-            found.update(_header_secrets(name, value))
+            found.update(filter(is_secret, _header_secrets(name, value)))
     for name, parameter in _parameters(path):
+        found.update(filter(is_secret, (name, unquote(name))))
         if parameter is not None and _CREDENTIAL.search(name):
-            found.update((parameter, unquote(parameter)))
+            found.update(filter(is_secret, (parameter, unquote(parameter))))
+    for before, part in pairwise(["", *_path_parts(path)]):
+        if not _is_harmless(part) and not (before in BEFORE_MODEL and may_be_model(part)):
+            found.update(filter(is_secret, (part, unquote(part))))
     spellings: set[bytes] = set()
     for secret in found:
         raw = secret.encode("latin-1", "replace")
         spellings.update((raw, orjson.dumps(secret)[1:-1]))
-    long_enough = (spelling for spelling in spellings if len(spelling) >= MIN_SECRET)
-    return tuple(sorted(long_enough, key=lambda spelling: (-len(spelling), spelling)))
+    return tuple(sorted(spellings, key=lambda spelling: (-len(spelling), spelling)))
 
 
 def kept_headers(headers: Headers, allowed: Collection[str], secrets: Secrets) -> Headers:
@@ -67,16 +67,19 @@ def kept_headers(headers: Headers, allowed: Collection[str], secrets: Secrets) -
 
 
 def clean_path(path: str, secrets: Secrets) -> str:
-    """A path without ids and credentials, and of its query only the values known to be harmless."""
-    bare, question, _ = path.partition("?")
-    bare = _ID_IN_PATH.sub(_REDACTED, _mask_text(bare, secrets))
+    """A path and its query, of which only what is known to be harmless is kept.
+
+    Whether a call is one of a model can be told from it as from the whole path.
+    """
+    parts = (part if _is_harmless(part) else _REDACTED for part in _path_parts(path))
     kept = []
     for name, value in _parameters(path):
-        if value is None:
+        if value is None or is_secret(name):
             kept.append(_REDACTED)
         else:
             kept.append(f"{name}={value if name in QUERY_PARAMETERS else _REDACTED}")
-    return _mask_text(bare + question + "&".join(kept), secrets)
+    question = "?" if "?" in path else ""
+    return "/".join(parts) + _mask_text(question + "&".join(kept), secrets)
 
 
 def mask(data: bytes, secrets: Secrets) -> bytes:
@@ -138,13 +141,16 @@ class StreamMask:
 
 def _header_secrets(name: str, value: str) -> Iterator[str]:
     value = value.strip()
-    yield value
     if "cookie" in name.lower():
+        yield value
         for pair in value.split(";"):
             yield pair.partition("=")[2].strip()
         return
     scheme, _, token = value.partition(" ")
     token = token.strip()
+    # `Bearer dummy` is no more of a secret than `dummy` is.
+    if not token or is_secret(token):
+        yield value
     yield token
     if scheme.lower() == "basic":
         try:
@@ -153,6 +159,14 @@ def _header_secrets(name: str, value: str) -> Iterator[str]:
             return
         yield user_and_password
         yield user_and_password.partition(":")[2]
+
+
+def _path_parts(path: str) -> list[str]:
+    return path.partition("?")[0].split("/")
+
+
+def _is_harmless(part: str) -> bool:
+    return not part or part in PATH_WORDS or _VERSION.fullmatch(part) is not None
 
 
 def _parameters(path: str) -> Iterator[tuple[str, str | None]]:

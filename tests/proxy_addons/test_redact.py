@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+from urllib.parse import unquote
 
 import orjson
 import pytest
@@ -15,12 +16,13 @@ from agentx.proxy_addons.redact import (
     mask,
     secrets_of,
 )
+from agentx.proxy_addons.secrecy import is_secret
 from agentx.proxy_addons.wire.exchange import Chunk
 from tests.proxy_addons.spools import unhurried
 
 KEY = "sk-ant-api03-0123456789"
 
-secrets = st.text("abc-_/+=.0", min_size=8, max_size=30)
+secrets = st.text("abc-_/+=.0", min_size=8, max_size=30).filter(is_secret)
 latin = st.text(st.characters(max_codepoint=255), max_size=30)
 
 
@@ -52,25 +54,20 @@ def test_a_credential_is_dropped_and_masked_wherever_it_stands(name: str) -> Non
 
 
 def test_the_parts_of_a_credential_are_found() -> None:
-    basic = base64.b64encode(b"me:a-password").decode()
+    basic = base64.b64encode(b"me:pa55-w0rd!").decode()
     found = secrets_of(
         (
             ("Authorization", f"Bearer {KEY}"),
             ("Proxy-Authorization", f"Basic {basic}"),
-            ("Cookie", "session=cookie-value; theme=x"),
+            ("Cookie", "session=c00kie9value; theme=anthropic"),
         ),
-        "/v1?key=from%2Dquery&beta=true",
+        "/v1?key=fr0m4%2Dquery&beta=true",
     )
-    for secret in (KEY, f"Bearer {KEY}", basic, "a-password", "cookie-value", "from-query"):
+    for secret in (KEY, f"Bearer {KEY}", basic, "pa55-w0rd!", "c00kie9value", "fr0m4-query"):
         assert secret.encode() in found
     assert list(found) == sorted(found, key=lambda secret: -len(secret))
     assert b"true" not in found
-
-
-def test_a_key_of_a_local_server_masks_no_common_word() -> None:
-    assert secrets_of((("x-api-key", "x"), ("Authorization", "Bearer dummy")), "/") == (
-        b"Bearer dummy",
-    )
+    assert b"anthropic" not in found
 
 
 def test_a_credential_is_masked_as_json_writes_it() -> None:
@@ -83,30 +80,68 @@ def test_a_credential_is_masked_as_json_writes_it() -> None:
 @pytest.mark.parametrize(
     ("path", "kept"),
     [
-        (f"/api/organizations/{'0a1b2c3d-' * 2}x", f"/api/organizations/{'0a1b2c3d-' * 2}x"),
+        ("/v1/messages", "/v1/messages"),
+        ("/gw/tok_live_PATHSECRET99/v1/messages", "/gw/redacted/v1/messages"),
+        (
+            "/openai/deployments/acme-gpt/chat/completions",
+            "/openai/deployments/redacted/chat/completions",
+        ),
         (
             "/api/organizations/00000000-0000-4000-8000-00000000000F/usage",
             "/api/organizations/redacted/usage",
         ),
-        ("/v1/projects/123456789012/models", "/v1/projects/redacted/models"),
-        ("/files/0123456789abcdef0123", "/files/redacted"),
-        (
-            "/v1beta/models/claude-sonnet-4-20250514:stream",
-            "/v1beta/models/claude-sonnet-4-20250514:stream",
-        ),
+        ("/v1beta/models/gemini-2.5-pro:stream?alt=sse", "/v1beta/models/redacted?alt=sse"),
+        ("//v1/messages/", "//v1/messages/"),
+        ("/v1/messages;s=1", "/v1/redacted"),
+        ("*", "redacted"),
     ],
 )
-def test_ids_in_a_path_are_dropped(path: str, kept: str) -> None:
+def test_of_a_path_only_harmless_words_are_kept(path: str, kept: str) -> None:
     assert clean_path(path, ()) == kept
 
 
+parts = st.sampled_from(
+    ["", "v1", "messages", "chat", "completions", "count_tokens", "me", "m%2Fv1"]
+)
+
+
+@unhurried
+@given(st.lists(parts, max_size=6), st.sampled_from(["", "?", "?beta=true", "?a/v1/messages"]))
+def test_a_cleaned_path_is_of_the_same_dialect(said: list[str], query: str) -> None:
+    path = "/" + "/".join(said) + query
+    assert dialect_of("POST", clean_path(path, ())) == dialect_of("POST", path)
+
+
 def test_what_is_kept_of_a_query() -> None:
-    path = f"/v1/messages?beta=true&key={KEY}&x=1&flag&alt=sse"
+    path = f"/v1/messages?beta=true&key={KEY}&x=1&flag&alt=sse&{KEY}=1"
     assert clean_path(path, ()) == (
-        "/v1/messages?beta=true&key=redacted&x=redacted&redacted&alt=sse"
+        "/v1/messages?beta=true&key=redacted&x=redacted&redacted&alt=sse&redacted"
     )
-    assert clean_path("/v1/messages", ()) == "/v1/messages"
-    assert clean_path(f"/bot/{KEY}/x", (KEY.encode(),)) == f"/bot/{'*' * len(KEY)}/x"
+
+
+@pytest.mark.parametrize(
+    "path", ["/gw/{}/v1/messages", "/v1/messages?{}", "/v1/messages?{}=1", "/v1/messages?key={}"]
+)
+def test_a_key_in_a_path_is_looked_for_too(path: str) -> None:
+    secret = "tok_live_PATHSECRET99"
+    for spelled in (secret, secret.replace("_", "%5F")):
+        assert secret not in unquote(clean_path(path.format(spelled), ()))
+        found = secrets_of((), path.format(spelled))
+        assert mask(f'"{secret}"'.encode(), found) == b'"' + b"*" * len(secret) + b'"'
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gpt-4o-mini-2024-07-18",
+        "anthropic.claude-3-5-sonnet-20241022-v2:0",
+        "Llama-3.1-8B-Instruct",
+        "Qwen3-235B-A22B-Instruct-2507-FP8",
+        "mixtral-8x7b-instruct",
+    ],
+)
+def test_a_models_name_in_a_path_is_no_secret(name: str) -> None:
+    assert secrets_of((), f"/openai/deployments/{name}/chat/completions") == ()
 
 
 @unhurried
