@@ -22,7 +22,7 @@ from agentx.datasets.trace.model import (
     ThinkKind,
 )
 from agentx.datasets.trace.segments import prefix_breakers
-from agentx.proxy_addons.wire.values import as_name
+from agentx.proxy_addons.wire.values import as_tool_name
 
 SOURCE = "capture"
 
@@ -193,7 +193,7 @@ class _Rows:
                 position=position,
                 kind=facts.kind,
                 tokens=facts.tokens,
-                tool_name=as_name(facts.tool_name),
+                tool_name=as_tool_name(facts.tool_name),
             )
 
     def _spawner(self, agent: str) -> int | None:
@@ -216,7 +216,7 @@ class _Rows:
 
     def _tools_called(self, call: Recorded) -> tuple[str, ...]:
         found = (self._facts(segment) for segment in call.answer.tolist())
-        names = (as_name(f.tool_name) for f in found if f.kind == "tool_call")
+        names = (as_tool_name(f.tool_name) for f in found if f.kind == "tool_call")
         return tuple(name for name in names if name is not None)
 
     # Times

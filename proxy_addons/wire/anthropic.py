@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from agentx.proxy_addons.wire.content import Block, BlockKind, Media, ModelRequest
-from agentx.proxy_addons.wire.values import as_count, as_dict, as_list, as_name, as_str, dicts
+from agentx.proxy_addons.wire.values import as_count, as_dict, as_list, as_model, as_str, dicts
 
 _SPEAKERS: dict[object, BlockKind] = {
     "system": "system",
@@ -22,7 +22,7 @@ _SPEAKERS: dict[object, BlockKind] = {
 def parse_request(body: dict[str, Any], count_only: bool = False) -> ModelRequest:
     """The request that a JSON body makes. Entries of a wrong type count as other content."""
     return ModelRequest(
-        model=as_name(body.get("model")),
+        model=as_model(body.get("model")),
         blocks=tuple(_Content(body).blocks()),
         streamed=body.get("stream") is True,
         count_only=count_only,

@@ -7,8 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from agentx.proxy_addons.wire.anthropic import plain_block, tool_call
-from agentx.proxy_addons.wire.content import Block, ModelResponse, Usage
-from agentx.proxy_addons.wire.values import as_count, as_dict, as_name, as_str, dicts
+from agentx.proxy_addons.wire.content import UNNAMED_ERROR, Block, ModelResponse, Usage
+from agentx.proxy_addons.wire.values import (
+    as_count,
+    as_dict,
+    as_model,
+    as_str,
+    as_word,
+    dicts,
+    parse_json,
+)
 
 _MAX_BLOCKS = 100_000
 
@@ -35,8 +43,10 @@ class AnthropicAnswer:
         for index, block in enumerate(dicts(message.get("content"))):
             self._blocks[index] = block
             self._first_ms = at_ms
-        self._take_usage(as_dict(message.get("usage")), final=True)
-        self._stop = as_name(message.get("stop_reason"))
+        # A count of tokens is an answer of one number, outside of `usage`.
+        counts = as_dict(message.get("usage")) or {"input_tokens": message.get("input_tokens")}
+        self._take_usage(counts, final=True)
+        self._stop = as_word(message.get("stop_reason"))
 
     def event(self, name: str, value: object, at_ms: float) -> None:
         """The next event of a stream; its `event` line's name, its data's value."""
@@ -58,7 +68,7 @@ class AnthropicAnswer:
             case "content_block_delta":
                 self._delta(as_count(fields.get("index")), as_dict(fields.get("delta")), at_ms)
             case "message_delta":
-                stop = as_name(as_dict(fields.get("delta")).get("stop_reason"))
+                stop = as_word(as_dict(fields.get("delta")).get("stop_reason"))
                 self._stop = stop or self._stop
                 self._take_usage(as_dict(fields.get("usage")), final=True)
             case "error":
@@ -85,14 +95,14 @@ class AnthropicAnswer:
         )
 
     def _start(self, message: dict[str, Any]) -> None:
-        self._model = as_name(message.get("model"))
+        self._model = as_model(message.get("model"))
 
     def _output(self, at_ms: float) -> None:
         if self._first_ms is None:
             self._first_ms = at_ms
 
     def _fail(self, fields: dict[str, Any]) -> None:
-        self._error = as_name(as_dict(fields.get("error")).get("type")) or "error"
+        self._error = as_word(as_dict(fields.get("error")).get("type")) or UNNAMED_ERROR
 
     def _take_usage(self, usage: dict[str, Any], final: bool) -> None:
         """Input counts only grow: some servers repeat them at the end as 0, some send them only
@@ -131,4 +141,14 @@ class AnthropicAnswer:
                 case "partial_json":
                     continue
                 case _:
-                    yield plain_block(block)
+                    yield plain_block(_with_input(block, pieces))
+
+
+def _with_input(block: dict[str, Any], pieces: str) -> dict[str, Any]:
+    """A block of another kind (`mcp_tool_use`) as it stands in the next request."""
+    if not pieces or "input" not in block:
+        return block
+    try:
+        return {**block, "input": parse_json(pieces.encode())}
+    except ValueError:
+        return {**block, "input": pieces}

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 from agentx.proxy_addons.providers import dialect_of
 from agentx.proxy_addons.wire import anthropic, chat
 from agentx.proxy_addons.wire.anthropic_answer import AnthropicAnswer
-from agentx.proxy_addons.wire.content import ModelRequest, ModelResponse
+from agentx.proxy_addons.wire.content import UNNAMED_ERROR, ModelRequest, ModelResponse
 from agentx.proxy_addons.wire.encodings import BodyDecoder, Problem, decode_body
 from agentx.proxy_addons.wire.exchange import Exchange, header
 from agentx.proxy_addons.wire.identity import Identity, identify
@@ -20,6 +20,9 @@ Status: TypeAlias = Literal["ok", "error", "cancelled", "partial"]
 NoCall: TypeAlias = Literal["no model call", "unreadable request"]
 """Why an exchange makes no request of a data set. A body in an unknown or damaged encoding, or
 that is no JSON object, is unreadable."""
+
+AnswerProblem: TypeAlias = Problem | Literal["not understood", "not kept"]
+"""Why an answer's body, or its rest, could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,7 @@ class ModelCall:
     end_ms: float | None
     status: Status
     streamed: bool
-    response_problem: Problem | Literal["not understood"] | None
-    """Why the answer's body, or its rest, could not be read."""
+    response_problem: AnswerProblem | None
 
 
 def read_call(exchange: Exchange) -> ModelCall | NoCall:
@@ -60,6 +62,9 @@ def read_call(exchange: Exchange) -> ModelCall | NoCall:
         request = chat.parse_request(body)
     answer = _Answer(dialect, exchange)
     response = answer.read()
+    status = _status(exchange, response, count_only)
+    if status == "error" and response.error is None:
+        response = replace(response, error="upstream_error")
     return ModelCall(
         request=request,
         response=response,
@@ -67,7 +72,7 @@ def read_call(exchange: Exchange) -> ModelCall | NoCall:
         opened_ms=exchange.opened_ms,
         first_output_ms=response.first_output_ms,
         end_ms=exchange.end_ms,
-        status=_status(exchange, response, count_only),
+        status=status,
         streamed=answer.streamed if exchange.chunks else request.streamed,
         response_problem=answer.problem,
     )
@@ -102,7 +107,7 @@ class _Answer:
         self._exchange = exchange
         self._reader: _Reader = AnthropicAnswer() if dialect == "anthropic" else chat.ChatAnswer()
         self._understood = False
-        self.problem: Problem | Literal["not understood"] | None = None
+        self.problem: AnswerProblem | None = None
         self.streamed = _is_stream(exchange)
 
     def read(self) -> ModelResponse:
@@ -115,11 +120,18 @@ class _Answer:
             self._read_body(decoder)
         self.problem = decoder.problem
         if self.problem is None and self._exchange.chunks and not self._understood:
-            self.problem = "not understood"
+            self.problem = "not understood" if self._kept() else "not kept"
         response = self._reader.response()
-        if response.error is None and (self._exchange.status or 0) >= 400:
+        if response.error in (None, UNNAMED_ERROR) and (self._exchange.status or 0) >= 400:
             return replace(response, error=f"http_{self._exchange.status}")
         return response
+
+    def _kept(self) -> bool:
+        """Whether the answer's bytes are there. The recorder keeps the times of those that it could
+        not decode, and ends its record where it cannot go on."""
+        return self._exchange.ended != "proxy_stopped" and any(
+            chunk.data for chunk in self._exchange.chunks
+        )
 
     def _read_stream(self, decoder: BodyDecoder) -> None:
         events = SseDecoder()

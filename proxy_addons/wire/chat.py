@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentx.proxy_addons.wire.content import (
+    UNNAMED_ERROR,
     Block,
     BlockKind,
     Media,
@@ -14,7 +15,15 @@ from agentx.proxy_addons.wire.content import (
     ModelResponse,
     Usage,
 )
-from agentx.proxy_addons.wire.values import as_count, as_dict, as_list, as_name, as_str, dicts
+from agentx.proxy_addons.wire.values import (
+    as_count,
+    as_dict,
+    as_list,
+    as_model,
+    as_str,
+    as_word,
+    dicts,
+)
 
 _MAX_CALLS = 10_000
 _SPEAKERS: dict[object, BlockKind] = {
@@ -35,7 +44,7 @@ def parse_request(body: dict[str, Any]) -> ModelRequest:
     form = as_dict(body.get("response_format"))
     limit = as_count(body.get("max_completion_tokens"))
     return ModelRequest(
-        model=as_name(body.get("model")),
+        model=as_model(body.get("model")),
         blocks=tuple(_blocks(body)),
         streamed=body.get("stream") is True,
         max_output=as_count(body.get("max_tokens")) if limit is None else limit,
@@ -156,7 +165,7 @@ class ChatAnswer:
         for choice in dicts(fields.get("choices")):
             if as_count(choice.get("index")) in (0, None):
                 self._message = as_dict(choice.get("message"))
-                self._stop = as_name(choice.get("finish_reason"))
+                self._stop = as_word(choice.get("finish_reason"))
                 self._first_ms = at_ms
                 break
 
@@ -168,7 +177,7 @@ class ChatAnswer:
             self._error = _error_name(fields)
         for choice in dicts(fields.get("choices")):
             if as_count(choice.get("index")) in (0, None):
-                self._stop = as_name(choice.get("finish_reason")) or self._stop
+                self._stop = as_word(choice.get("finish_reason")) or self._stop
                 self._delta(as_dict(choice.get("delta")), at_ms)
 
     def response(self) -> ModelResponse:
@@ -183,7 +192,7 @@ class ChatAnswer:
         )
 
     def _head(self, fields: dict[str, Any]) -> None:
-        self._model = as_name(fields.get("model")) or self._model
+        self._model = as_model(fields.get("model")) or self._model
         usage = as_dict(fields.get("usage"))
         if usage:
             self._usage = usage  # where it comes with every event, it counts up
@@ -254,6 +263,9 @@ class ChatAnswer:
 
 
 def _error_name(error: object) -> str:
+    """The error's class: its type or code; a number that is an HTTP status as `http_…`."""
     fields = as_dict(error)
     inner = as_dict(fields.get("error")) or fields
-    return as_name(inner.get("type")) or as_name(inner.get("code")) or "error"
+    code = as_count(inner.get("code"))
+    status = f"http_{code}" if code is not None and 400 <= code < 600 else None
+    return as_word(inner.get("type")) or as_word(inner.get("code")) or status or UNNAMED_ERROR

@@ -21,6 +21,9 @@ BlockKind: TypeAlias = Literal[
     "other",
 ]
 
+UNNAMED_ERROR = "error"
+"""The class of an error that does not say which one it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Media:

@@ -18,7 +18,16 @@ _ESCAPES = re.compile(
     rb"|(?P<lone>\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_NAME = re.compile(r"[A-Za-z0-9_./:@+\-]{1,200}")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}(/[A-Za-z_][A-Za-z0-9_-]{0,127})?")
+_PUBLISHER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_MODEL = re.compile(
+    r"(?!arn:)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9_.:+-]{0,127}"
+    r"(@[A-Za-z]{0,3}[0-9][A-Za-z0-9_.-]{0,63}|@default|@latest)?"
+)
+"""One level of a model's name; what may follow an `@` is a version, not a host."""
+_FILE = re.compile(r"\.(gguf|ggml|safetensors|bin|pth?|onnx|engine|mlx)$", re.IGNORECASE)
+_MAX_PATH = 1000
 
 
 def parse_json(data: bytes) -> Any:
@@ -76,7 +85,34 @@ def as_count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < 1 << 52 else None
 
 
-def as_name(value: object) -> str | None:
-    """The value if it is a short identifier (a model, a stop reason); prose is none, so
-    that no message of a server's reaches a data set by this way."""
-    return value if isinstance(value, str) and _NAME.fullmatch(value) else None
+def as_word(value: object) -> str | None:
+    """The value if it is one identifier (a stop reason, an error's class); prose, numbers, paths
+    and addresses are none, so that nothing a server says reaches a data set by this way."""
+    return value if isinstance(value, str) and _WORD.fullmatch(value) else None
+
+
+def as_tool_name(value: object) -> str | None:
+    """The value if it is a tool's name, `server/tool` at most; paths and addresses are none."""
+    return value if isinstance(value, str) and _TOOL.fullmatch(value) else None
+
+
+def as_model(value: object) -> str | None:
+    """A model's name, `publisher/model` at most.
+
+    Of a path, a URL or a longer name its last part is kept, if it has a digit in it, as models'
+    names have and people's have not: that does not tell where it lies, nor on which host or whose
+    account. Of a fine-tuned model's name (`ft:BASE:ORGANISATION:…`) the base is.
+    """
+    if not isinstance(value, str) or len(value) > _MAX_PATH:
+        return None
+    parts = value.replace("\\", "/").rstrip("/").split("/")
+    *publisher, name = parts
+    if name.startswith("ft:"):
+        name = ":".join(name.split(":")[:2])
+    if not _MODEL.fullmatch(name):
+        return None
+    if not publisher:
+        return name
+    if len(publisher) == 1 and _PUBLISHER.fullmatch(publisher[0]) and not _FILE.search(name):
+        return f"{publisher[0]}/{name}"
+    return name if any(map(str.isdigit, name)) else None

@@ -195,6 +195,19 @@ def test_names_that_are_no_names_stay_out(tmp_path: Path) -> None:
     assert session.requests[0].model == "m"  # the server's name for it
 
 
+def test_no_path_and_no_address_stands_in_the_data_set(tmp_path: Path) -> None:
+    path, mail = "/home/alice.smith/bin/tool.sh", "alice.smith@corp.example"
+    tools = tuple({"name": name, "input_schema": {}} for name in (path, mail, "Bash"))
+    answer = said("Running.", *(call(f"t{i}", t["name"]) for i, t in enumerate(tools)))
+    model = "/home/alice.smith/models/Secret-7B.gguf"
+    session = one(tmp_path, [ask([FIRST], answer, at=0, tools=tools, model=model)])
+    (request,) = session.requests
+    assert (request.model, request.tool_names) == ("Secret-7B.gguf", ("Bash",))
+    data = everything_in(tmp_path / "dataset")
+    for text in (b"alice", b"/home", b"corp.example", str(tmp_path).encode()):
+        assert text not in data
+
+
 def test_a_context_without_tokens_is_a_row(tmp_path: Path) -> None:
     session = one(tmp_path, [ask([], None, at=0, tools=(), system="")])
     (request,) = session.requests

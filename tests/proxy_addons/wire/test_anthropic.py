@@ -191,6 +191,31 @@ def test_a_streamed_answer_is_put_together() -> None:
     assert response.first_output_ms == 3.0
 
 
+def test_a_call_that_the_server_makes_itself_is_put_together_as_the_next_request_has_it() -> None:
+    def streamed(block: dict[str, Any], pieces: list[str]) -> tuple[Block, ...]:
+        delta = {"type": "content_block_delta", "index": 0}
+        return (
+            stream(
+                {"type": "content_block_start", "index": 0, "content_block": block},
+                *(
+                    {**delta, "delta": {"type": "input_json_delta", "partial_json": p}}
+                    for p in pieces
+                ),
+            )
+            .response()
+            .blocks
+        )
+
+    block = {"type": "mcp_tool_use", "id": "m1", "name": "find", "input": {}, "server_name": "x"}
+    whole = {**block, "input": {"query": "a"}}
+    assert streamed(block, ['{"query"', ': "a"}']) == (Block("other", value=whole, call_id="m1"),)
+    assert streamed(block, ['{"query"']) == (
+        Block("other", value={**block, "input": '{"query"'}, call_id="m1"),
+    )
+    sent = parse_request({"messages": [{"role": "assistant", "content": [whole]}]})
+    assert sent.blocks == streamed(block, ['{"query": "a"}'])
+
+
 def test_a_block_that_begins_empty_is_no_output_yet() -> None:
     def start(kind: str, **rest: str) -> dict[str, Any]:
         block = {"type": kind, **rest}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
 from agentx.proxy_addons.wire.calls import ModelCall, read_call
-from agentx.proxy_addons.wire.exchange import Ended
+from agentx.proxy_addons.wire.exchange import Chunk, Ended
 from agentx.proxy_addons.wire.identity import Identity
 from tests.captured import exchange, fixture_exchanges
 
@@ -75,6 +76,51 @@ def test_an_error_without_a_class_is_named_by_its_status() -> None:
     assert call.response_problem == "not understood"
 
 
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        ({"error": {"message": "m", "code": 429}}, 429, "http_429"),
+        ({"error": "Bob's key is wrong"}, 401, "http_401"),
+        ({"error": {"type": "see https://host/path", "code": "a@b.c"}}, 400, "http_400"),
+        ({"error": {"type": None, "code": "context_length_exceeded"}}, 400, None),
+        ({"error": {"code": 502, "message": "m"}}, 200, "http_502"),
+        ({"error": {"message": "m"}}, 200, "error"),
+        ({"detail": "Not found"}, 404, "http_404"),
+    ],
+)
+def test_an_error_is_named_by_its_class_else_by_its_status(
+    body: object, status: int, error: str | None
+) -> None:
+    call = chat(answer=orjson.dumps(body), status=status)
+    assert call.status == "error"
+    assert call.response.error == (error or "context_length_exceeded")
+
+
+def test_a_request_that_got_no_answer_is_an_error() -> None:
+    call = chat(ended="upstream_error", status=None)
+    assert (call.status, call.response.error) == ("error", "upstream_error")
+    assert call.response_problem is None
+    assert call.request.model == "m"
+
+
+@pytest.mark.parametrize(
+    ("answer", "ended", "problem"),
+    [
+        # What the recorder could not decode has times and no bytes.
+        ([(5.0, b""), (7.0, b"")], "complete", "not kept"),
+        ([(5.0, b'{"choices"')], "proxy_stopped", "not kept"),
+        ([(5.0, b'{"choices"')], "complete", "not understood"),
+    ],
+)
+def test_an_answer_that_was_not_kept_is_told_from_one_not_understood(
+    answer: list[tuple[float, bytes]], ended: Ended, problem: str
+) -> None:
+    found = exchange(ASKED, path="/v1/chat/completions", ended=ended)
+    call = read_call(replace(found, chunks=tuple(Chunk(*piece) for piece in answer)))
+    assert isinstance(call, ModelCall)
+    assert call.response_problem == problem
+
+
 def test_the_first_output_has_the_time_of_its_chunk() -> None:
     role = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
     call = chat(answer=[(5.0, role), (7.0, TEXT[:9]), (9.0, TEXT[9:])], answer_headers=STREAM)
@@ -106,6 +152,7 @@ def test_a_token_count_is_told_apart() -> None:
     )
     assert isinstance(call, ModelCall)
     assert call.request.count_only
+    assert call.response.usage.input == 5
     assert call.status == "ok"
 
 
