@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -84,12 +84,9 @@ def build(
         ):
             reading.take(exchange)
             progress("exchanges", reading.exchanges)
+        reading.finish()
         if not reading.calls:
-            names = ", ".join(map(str, spools))
-            raise DatasetError(
-                f"{names}: no call of a model among {reading.exchanges} exchanges; "
-                "check that the agent's traffic went through the proxy"
-            )
+            raise _nothing(spools, reading.exchanges, reading.dropped | _cuts(readers))
         info = DatasetInfo(
             block_size=BLOCK_SIZE,
             hash_scope="dataset",
@@ -114,6 +111,7 @@ class _Reading:
         self._scratch = scratch
         self._key = key
         self._dropped: Counter[tuple[str, str]] = Counter()
+        self._held: Exchange | None = None
         self.finder = SessionFinder(scratch.facts)
         self.exchanges = 0
         self.calls = 0
@@ -127,10 +125,30 @@ class _Reading:
         }
 
     def take(self, exchange: Exchange) -> None:
-        """Read an exchange and keep what the second pass needs of it."""
+        """Take the next exchange. Of copies that come one after another, as those of two spools
+        do, the fullest counts; else the first."""
         self.exchanges += 1
-        self.body_bytes += len(exchange.request_body)
-        self.body_bytes += sum(len(chunk.data) for chunk in exchange.chunks)
+        held, self._held = self._held, exchange
+        if held is None:
+            return
+        if held.exchange_id == exchange.exchange_id:
+            self._held = max(held, exchange, key=_fullness)
+            self._count("duplicate exchange", "exchanges")
+        else:
+            self._read(held)
+
+    def finish(self) -> None:
+        """All exchanges were given."""
+        if self._held is not None:
+            self._read(self._held)
+            self._held = None
+
+    def _read(self, exchange: Exchange) -> None:
+        """Read an exchange and keep what the second pass needs of it."""
+        if not self._scratch.is_new(exchange.exchange_id):
+            self._count("duplicate exchange", "exchanges")
+            return
+        self.body_bytes += len(exchange.request_body) + _answer_bytes(exchange)
         call = read_call(exchange)
         if isinstance(call, str):
             self._count(call, "exchanges")
@@ -143,6 +161,41 @@ class _Reading:
 
     def _count(self, reason: str, what: str) -> None:
         self._dropped[reason.replace(" ", "_"), what] += 1
+
+
+def _answer_bytes(exchange: Exchange) -> int:
+    return sum(len(chunk.data) for chunk in exchange.chunks)
+
+
+def _fullness(exchange: Exchange) -> tuple[bool, int]:
+    """How much of an exchange a copy has: one of an unfinished spool has not all."""
+    return exchange.ended != "proxy_stopped", _answer_bytes(exchange)
+
+
+_IN_WORDS = {
+    "no_model_call": "calls of something else",
+    "unreadable_request": "requests that could not be kept or read",
+    "duplicate_exchange": "copies",
+    "spool_cut_off": "files of the spool cut off",
+    "spool_beginning_lost": "frames of exchanges whose beginning is lost",
+}
+
+
+def _nothing(
+    spools: Sequence[Path], exchanges: int, dropped: Mapping[str, Dropped]
+) -> DatasetError:
+    """Why there is nothing to build."""
+    found = ", ".join(f"{what.count} {_IN_WORDS[reason]}" for reason, what in dropped.items())
+    lost = dropped.keys() - {"no_model_call", "duplicate_exchange"}
+    advice = (
+        "capture the traffic again, and look at what 'agentx capture' counts as lost and partial"
+        if lost
+        else "check that the agent's traffic went through the proxy"
+    )
+    return DatasetError(
+        f"{', '.join(map(str, spools))}: no call of a model among {exchanges} exchanges"
+        f"{f' ({found})' if found else ''}; {advice}"
+    )
 
 
 def record(call: ModelCall, scratch: Scratch, key: bytes) -> Recorded:

@@ -1,6 +1,7 @@
-"""What a build holds on disk between its two passes: distinct segments, and calls by session.
+"""What a build holds on disk between its two passes: distinct segments, calls by session, and which
+exchanges it has seen.
 
-Both grow with the input, so that neither is held in memory. The file holds tokens, which are as
+All grow with the input, so that neither is held in memory. The file holds tokens, which are as
 good as the text: it lies in a private folder and goes with the build.
 """
 
@@ -36,11 +37,12 @@ _PLAIN = [f.name for f in fields(Recorded) if f.name not in ("usage", "context",
 _TABLES = """
 CREATE TABLE segments (number INTEGER PRIMARY KEY, key BLOB UNIQUE, facts BLOB, tokens BLOB);
 CREATE TABLE calls (session TEXT, opened REAL, fields BLOB, context BLOB, answer BLOB);
+CREATE TABLE exchanges (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
 class Scratch:
-    """Two tables in a file of their own; use it in a `with` block.
+    """Tables in a file of their own; use it in a `with` block.
 
     Raises:
         DatasetError: the file cannot be written or read, as where the disk is full.
@@ -120,6 +122,11 @@ class Scratch:
                 kind, tokens, opaque, name, text, frozenset(found)
             )
         return facts
+
+    def is_new(self, exchange_id: str) -> bool:
+        """Whether an exchange was not asked for before."""
+        found = self._db.execute("INSERT OR IGNORE INTO exchanges VALUES (?)", (exchange_id,))
+        return found.rowcount == 1
 
     def add_call(self, session: str, call: Recorded) -> None:
         """Keep a call under the session that it belongs to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,35 @@ def test_several_spools_are_one_data_set_in_order_of_time(tmp_path: Path) -> Non
     assert len(first) >= 1
 
 
+def test_a_spool_given_twice_is_built_once_and_its_fuller_copy_counts(tmp_path: Path) -> None:
+    exchanges = [
+        exchange(method="HEAD", path="/"),
+        ask([FIRST], LIST, at=0),
+        ask([FIRST], LIST, at=0, session="other"),
+        ask([FIRST, LIST, LISTED], said("Two files are in it."), at=300),
+    ]
+    spool = write_spool(tmp_path / "spool", exchanges)
+    (tmp_path / "link").symlink_to(spool)
+    copy = tmp_path / "copy"
+    shutil.copytree(spool, copy)
+    (segment,) = copy.glob("*.segment")
+    # A copy from while the spool was written: the last answer and its end are not there yet.
+    segment.write_bytes(segment.read_bytes()[:-200])
+    assert build([copy], tmp_path / "copied").info.dropped["spool_cut_off"].count == 1
+    cut_off = [r.status for s in open_dataset(tmp_path / "copied").sessions() for r in s.requests]
+    assert sorted(cut_off) == ["ok", "ok", "partial"]
+    once = build([spool], tmp_path / "once")
+    for at, others in enumerate(([spool], [tmp_path / "link"], [copy])):
+        for spools in ([spool, *others], [*others, spool]):
+            out = tmp_path / f"twice-{at}-{len(list(tmp_path.iterdir()))}"
+            found = build(spools, out)
+            assert found.info.counts == once.info.counts
+            assert found.info.dropped["duplicate_exchange"] == Dropped(4, "exchanges")
+            assert found.info.dropped["no_model_call"] == Dropped(1, "exchanges")
+            statuses = [r.status for s in open_dataset(out).sessions() for r in s.requests]
+            assert statuses == ["ok"] * 3
+
+
 def test_sessions_are_shuffled_and_numbered_anew(tmp_path: Path) -> None:
     asked = [ask([user(f"Task {i}")], LIST, at=1000.0 * i, session=f"x{i}") for i in range(30)]
     spool = write_spool(tmp_path / "spool", asked)
@@ -198,7 +228,7 @@ def test_names_that_are_no_names_stay_out(tmp_path: Path) -> None:
 def test_no_path_and_no_address_stands_in_the_data_set(tmp_path: Path) -> None:
     path, mail = "/home/alice.smith/bin/tool.sh", "alice.smith@corp.example"
     tools = tuple({"name": name, "input_schema": {}} for name in (path, mail, "Bash"))
-    answer = said("Running.", *(call(f"t{i}", t["name"]) for i, t in enumerate(tools)))
+    answer = said("Running.", *(call(f"t-{name}", name) for name in (path, mail, "Bash")))
     model = "/home/alice.smith/models/Secret-7B.gguf"
     session = one(tmp_path, [ask([FIRST], answer, at=0, tools=tools, model=model)])
     (request,) = session.requests
@@ -240,6 +270,21 @@ def test_there_must_be_a_spool_with_a_call_of_a_model(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no call of a model among 1 exchanges"):
         build([spool], out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["spool"]
+
+
+def test_why_nothing_could_be_built_is_said(tmp_path: Path) -> None:
+    out, spool = tmp_path / "dataset", tmp_path / "spool"
+    write_spool(spool, [exchange(b""), exchange(b"no JSON"), exchange(method="HEAD", path="/")])
+    with pytest.raises(
+        DatasetError,
+        match=r"among 3 exchanges \(1 calls of something else, "
+        r"2 requests that could not be kept or read\); capture the traffic again",
+    ):
+        build([spool], out)
+    (segment,) = spool.glob("*.segment")
+    segment.write_bytes(segment.read_bytes()[:20])
+    with pytest.raises(DatasetError, match=r"among 0 exchanges \(1 files of the spool cut off\)"):
+        build([spool], out)
 
 
 def test_what_is_in_the_way_stays(tmp_path: Path) -> None:
