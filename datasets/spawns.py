@@ -117,12 +117,18 @@ class Spawns:
         return first.call.own_id if first.evidence == "id" else None
 
     def _finished(self, agent: str, at: int) -> int | None:
-        """The agent's last call before `at`, if its work was done by then."""
-        before = [call for call in self._calls[agent] if call < at]
+        """The agent's last call before `at`, if its work was done by then.
+
+        One that called a tool then went on if it has later calls, and else ended so: its report was
+        the call, or it was stopped after so many turns.
+        """
+        calls = self._calls[agent]
+        before = [call for call in calls if call < at]
         if not before or agent == self._placed[at].agent:
             return None
         last = self._placed[before[-1]].call
-        goes_on = any(self._facts(s).kind == "tool_call" for s in last.answer.tolist())
+        called = any(self._facts(s).kind == "tool_call" for s in last.answer.tolist())
+        goes_on = called and calls[-1] > at
         late = last.end_ms is not None and (
             last.opened_ms + last.end_ms > self._placed[at].call.opened_ms + _SLACK_MS
         )

@@ -502,6 +502,27 @@ def test_a_subagent_in_the_background_is_waited_for_by_whom_its_report_reaches(
     assert all(r.waits_for == () for r in session.requests[:4])
 
 
+@pytest.mark.parametrize(
+    ("agent", "text"), [("a1234567", "Done (agentId: a1234567)"), (None, "All of it is done.")]
+)
+def test_a_subagent_may_end_with_a_call_for_a_tool(
+    agent: str | None, text: str, tmp_path: Path
+) -> None:
+    """Its report was the call's argument, or it was stopped after so many turns."""
+    report = said(call("u2", "attempt_completion", result="All of it is done."))
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], START, at=0),
+            ask([user(PROMPT)], SUB_CALL, at=150, agent=agent, tools=(BASH,)),
+            ask([user(PROMPT), SUB_CALL, SUB_RESULT], report, at=350, agent=agent, tools=(BASH,)),
+            ask([FIRST, START, result("t1", text)], DONE, at=1000),
+        ],
+    )
+    assert [r.waits_for for r in session.requests] == [(), (), (), (2,)]
+    assert session.requests[3].think_ms == 1000 - 450
+
+
 def test_a_subagent_that_nothing_names_hangs_on_the_last_call_for_a_tool(tmp_path: Path) -> None:
     session = one(
         tmp_path,
