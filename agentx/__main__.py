@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    if find_spec("agentx.datasets") is None:
+        sys.exit(
+            "agentx: this copy of the source has lost its symbolic links (a ZIP download does that); "
+            "use git clone with core.symlinks on."
+        )
     from agentx.cli import run
 
     sys.exit(run(sys.argv[1:]))

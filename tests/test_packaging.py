@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -11,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+
+LINKS = ("datasets", "replay", "proxy_addons")
 
 
 def run_python(code: str, cwd: Path) -> str:
@@ -26,7 +30,7 @@ def test_datasets_is_hugging_faces(tmp_path: Path) -> None:
     assert Path(file).parent != ROOT / "datasets"
 
 
-@pytest.mark.parametrize("name", ["datasets", "replay", "proxy_addons"])
+@pytest.mark.parametrize("name", LINKS)
 def test_subpackages_are_imported_below_agentx(name: str, tmp_path: Path) -> None:
     found = run_python(f"import agentx.{name} as m; print(m.__name__)", tmp_path)
     assert found == f"agentx.{name}"
@@ -36,6 +40,20 @@ def test_the_test_run_itself_does_not_shadow_datasets() -> None:
     found = import_module("datasets").__file__
     assert found is not None
     assert Path(found).parent != ROOT / "datasets"
+
+
+def test_a_copy_without_its_links_says_so(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "agentx", tmp_path / "agentx", ignore=shutil.ignore_patterns(*LINKS))
+    done = subprocess.run(
+        [sys.executable, "-m", "agentx", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"},
+    )
+    assert done.returncode == 1
+    assert "git clone" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
