@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command line and exit with its status."""
     if find_spec("agentx.datasets") is None:
         sys.exit(
-            "agentx: this copy of the source has lost its symbolic links (a ZIP download does that); "
+            "agentx: this copy of the source has lost its symbolic links (a ZIP download does); "
             "use git clone with core.symlinks on."
         )
     from agentx.cli import run
