@@ -60,6 +60,8 @@ class LiveExchange:
 
     def request_data(self, data: bytes) -> None:
         """Bytes of the request's body went by."""
+        if self._ended:
+            return
         self._counters.sent(len(data))
         self._request_bytes += len(data)
         if self._lost is not None or not self._keeps_bodies or self._put_open:

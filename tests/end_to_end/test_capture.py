@@ -353,17 +353,46 @@ async def test_a_client_that_leaves_and_an_upstream_that_breaks_off(shared: Shar
     assert (unfinished.ended, unfinished.request_body) == ("client_gone", BODY[:10])
 
 
-async def test_an_upstream_that_is_down(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_an_upstream_that_is_down(scheme: str, tmp_path: Path) -> None:
+    """Its requests are kept whole, and answered once they are: a client that is still sending
+    would see a connection that breaks off."""
+    large = orjson.dumps({"messages": [{"role": "user", "content": "x" * 5_000_000}]})
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        url = f"{scheme}://127.0.0.1:{nobody.getsockname()[1]}"
         async with CaptureProcess(url, tmp_path / "spool") as proxy:
-            answer = await ask(proxy.port, "POST", MESSAGES, HEADERS, BODY)
-            assert answer.status == 502
+            for body in (BODY, large):
+                assert (await ask(proxy.port, "POST", MESSAGES, HEADERS, body)).status == 502
+            slow = await Client.connect(proxy.port)
+            length = ("Content-Length", str(len(BODY)))
+            await slow.send("POST", MESSAGES, [*HEADERS, length], BODY[:10])
+            await asyncio.sleep(0.1)
+            slow.writer.write(BODY[10:])
+            assert (await slow.receive()).status == 502
+            await slow.close()
             counts = await proxy.stop()
-    assert counts["partial"] == {"upstream_error": 1}
-    (exchange,) = recorded(tmp_path / "spool")
-    assert (exchange.status, exchange.ended) == (None, "upstream_error")
+    assert counts["partial"] == {"upstream_error": 3}
+    assert counts["faults"] == 0
+    assert counts["request_bytes"] == len(large) + 2 * len(BODY)
+    exchanges = recorded(tmp_path / "spool")
+    hidden = BODY.replace(KEY.encode(), b"*" * len(KEY))
+    assert [exchange.request_body for exchange in exchanges] == [hidden, large, hidden]
+    assert {(each.status, each.ended) for each in exchanges} == {(None, "upstream_error")}
+
+
+@in_module_loop
+async def test_an_upstream_that_fails_while_a_request_comes(shared: Shared) -> None:
+    async def handle(exchange: Exchange) -> None:
+        await exchange.reader.readexactly(100)
+        exchange.abort()
+
+    shared.behave(handle)
+    large = orjson.dumps({"messages": [{"role": "user", "content": "x" * 5_000_000}]})
+    assert (await ask(shared.port, "POST", MESSAGES, HEADERS, large)).status == 502
+    (exchange,) = await shared.recorded(1)
+    assert (exchange.ended, exchange.status) == ("upstream_error", None)
+    assert exchange.request_body == large
 
 
 async def test_an_upstream_over_tls(tmp_path: Path) -> None:

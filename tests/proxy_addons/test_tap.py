@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +17,11 @@ pytest.importorskip("mitmproxy")
 from mitmproxy.connection import ConnectionState
 from mitmproxy.flow import Error
 from mitmproxy.http import HTTPFlow, Request, Response
+from mitmproxy.proxy.events import Event
+from mitmproxy.proxy.layers.http._events import RequestData, RequestEndOfMessage
 from mitmproxy.test import taddons, tflow
 
+from agentx.proxy_addons import tap
 from agentx.proxy_addons.counters import Counters
 from agentx.proxy_addons.identities import Pseudonyms
 from agentx.proxy_addons.live_exchange import LiveExchange
@@ -37,7 +42,8 @@ class Setup:
         writer = ExchangeWriter(segments, Pseudonyms(b"k" * 32), self.counters)
         self.recorder = Recorder(writer, self.counters)
         self.recorder.start()
-        self.tap = Tap("up", self.recorder, self.counters)
+        self.held: deque[Event] = deque()
+        self.tap = Tap("up", self.recorder, self.counters, lambda flow: self.held)
 
     def recorded(self) -> list[Exchange]:
         assert self.recorder.stop(10)
@@ -124,26 +130,26 @@ def broken(flow: HTTPFlow) -> None:
     ("how", "ended"),
     [(gone, "client_gone"), (cancelled, "client_gone"), (broken, "upstream_error")],
 )
-def test_who_broke_off(setup: Setup, how: Callable[[HTTPFlow], None], ended: str) -> None:
+async def test_who_broke_off(setup: Setup, how: Callable[[HTTPFlow], None], ended: str) -> None:
     flow = flow_of()
     ask(setup, flow)
     answer(setup, flow, b"some")
     how(flow)
-    setup.tap.error(flow)
+    await setup.tap.error(flow)
     (exchange,) = setup.recorded()
     assert exchange.ended == ended
     assert exchange.chunks[0].data == b"some"
     assert setup.counters.snapshot()["partial"] == {ended: 1}
 
 
-def test_a_stop_ends_what_is_in_flight(setup: Setup) -> None:
+async def test_a_stop_ends_what_is_in_flight(setup: Setup) -> None:
     flow = flow_of()
     ask(setup, flow)
     answer(setup, flow, b"some")
     setup.tap.done()
     assert passed(flow.response and flow.response.stream, b"more") == b"more"
     gone(flow)
-    setup.tap.error(flow)
+    await setup.tap.error(flow)
     (exchange,) = setup.recorded()
     assert exchange.ended == "proxy_stopped"
     assert [chunk.data for chunk in exchange.chunks] == [b"some"]
@@ -176,6 +182,81 @@ def test_an_answer_before_the_request_is_whole_waits_for_it(setup: Setup) -> Non
     assert (exchange.request_body, exchange.ended) == (b"ab", "complete")
 
 
+async def test_an_upstream_that_fails_costs_no_part_of_the_request(setup: Setup) -> None:
+    flow = flow_of()
+    setup.tap.requestheaders(flow)
+    passed(flow.request.stream, b"streamed, ")
+    broken(flow)
+    setup.held.append(RequestData(1, b"held, "))
+    failing = asyncio.create_task(setup.tap.error(flow))
+    await asyncio.sleep(0.05)
+    assert setup.tap.in_flight == 1
+    setup.held.extend((RequestData(1, b"late"), RequestEndOfMessage(1)))
+    await failing
+    # What mitmproxy lets go of afterwards was taken already.
+    assert passed(flow.request.stream, b"held, ") == b"held, "
+    (exchange,) = setup.recorded()
+    assert exchange.request_body == b"streamed, held, late"
+    assert (exchange.ended, exchange.status) == ("upstream_error", None)
+    counts = setup.counters.snapshot()
+    assert counts["request_bytes"] == len(exchange.request_body)
+    assert (counts["partial"], counts["faults"]) == ({"upstream_error": 1}, 0)
+
+
+@pytest.mark.parametrize(
+    ("leave", "ended"), [("client_disconnected", "client_gone"), ("done", "proxy_stopped")]
+)
+def test_what_is_held_is_kept_when_nobody_waits_any_more(
+    setup: Setup, leave: str, ended: str
+) -> None:
+    """An upstream that does not answer to a connection at all may outlast the client."""
+    flow = flow_of()
+    setup.tap.requestheaders(flow)
+    setup.held.extend((RequestData(1, b"{}"), RequestEndOfMessage(1)))
+    if leave == "done":
+        setup.tap.done()
+    else:
+        setup.tap.client_disconnected(flow.client_conn)
+    (exchange,) = setup.recorded()
+    assert (exchange.request_body, exchange.ended) == (b"{}", ended)
+
+
+async def test_the_rest_of_a_request_is_not_waited_for_without_end(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tap, "QUIET_S", 0.05)
+    flow = flow_of()
+    setup.tap.requestheaders(flow)
+    setup.held.append(RequestData(1, b"half"))
+    broken(flow)
+    await setup.tap.error(flow)
+    monkeypatch.setattr(tap, "MAX_BODY", 3)
+    monkeypatch.setattr(tap, "QUIET_S", 1e9)
+    endless = flow_of()
+    setup.tap.requestheaders(endless)
+    broken(endless)
+    await setup.tap.error(endless)
+    exchanges = setup.recorded()
+    assert [(each.request_body, each.ended) for each in exchanges] == [
+        (b"half", "upstream_error"),
+        (b"half", "upstream_error"),
+    ]
+
+
+async def test_a_fault_while_waiting_for_the_rest(setup: Setup) -> None:
+    def fail(flow: HTTPFlow) -> deque[Event]:
+        raise LookupError("mitmproxy has changed")
+
+    failing = Tap("up", setup.recorder, setup.counters, fail)
+    flow = flow_of()
+    failing.requestheaders(flow)
+    broken(flow)
+    await failing.error(flow)
+    assert failing.in_flight == 0
+    assert [exchange.ended for exchange in setup.recorded()] == ["upstream_error"]
+    assert setup.counters.snapshot()["faults"] >= 1
+
+
 @pytest.mark.parametrize(
     "method", ["__init__", "request_data", "request_done", "answered", "response_data", "end"]
 )
@@ -204,11 +285,12 @@ def test_whatever_fails_in_here_the_bytes_pass(
     assert setup.counters.snapshot()["faults"] >= 1
 
 
-def test_what_goes_by_unfollowed_is_streamed_too(setup: Setup) -> None:
+async def test_what_goes_by_unfollowed_is_streamed_too(setup: Setup) -> None:
     flow = tflow.tflow(resp=True)
     setup.tap.responseheaders(flow)
     assert flow.response is not None
     assert flow.response.stream is True
-    for hook in (setup.tap.request, setup.tap.response, setup.tap.error):
-        hook(flow)
+    setup.tap.request(flow)
+    setup.tap.response(flow)
+    await setup.tap.error(flow)
     assert setup.counters.snapshot()["requests"] == 0
