@@ -95,6 +95,7 @@ class Aggregator:
     _itl: array[float] = field(default_factory=lambda: array("d"))
     _e2e: array[float] = field(default_factory=lambda: array("d"))
     _own_ttft: array[float] = field(default_factory=lambda: array("d"))
+    _own_tpot: array[float] = field(default_factory=lambda: array("d"))
     _own_e2e: array[float] = field(default_factory=lambda: array("d"))
     _lag: array[float] = field(default_factory=lambda: array("d"))
 
@@ -120,6 +121,7 @@ class Aggregator:
             ("tpot_ms", self._tpot),
             ("e2e_ms", self._e2e),
             ("engine_ttft_ms", self._own_ttft),
+            ("engine_tpot_ms", self._own_tpot),
             ("engine_e2e_ms", self._own_e2e),
         ):
             if row[name] is not None:
@@ -230,7 +232,11 @@ class Aggregator:
         """What the server itself measured, on its own clock: not scaled."""
         if not self._own_ttft:
             return None
-        return {"ttft_ms": figures(self._own_ttft), "e2e_ms": figures(self._own_e2e)}
+        return {
+            "ttft_ms": figures(self._own_ttft),
+            "tpot_ms": figures(self._own_tpot),
+            "e2e_ms": figures(self._own_e2e),
+        }
 
     def _client(self, client: ClientState, scaled: float | None) -> dict[str, Any]:
         lag = figures(self._lag)["p99"]

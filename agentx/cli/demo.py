@@ -206,7 +206,7 @@ def _table(levels: Sequence[Level]) -> Table:
     for level in levels:
         found = level.aggregate
         requests, rates = found["requests"], found["hit_rate"]
-        ttft = _engines_own(found)
+        ttft, tpot = _engines_own(found, "ttft_ms"), _engines_own(found, "tpot_ms")
         table.add_row(
             str(level.sessions),
             f"{requests['ok']}/{requests['ok'] + requests['failed']}",
@@ -214,16 +214,16 @@ def _table(levels: Sequence[Level]) -> Table:
             units.percent(rates["reported"]),
             units.duration(ttft["p50"]),
             units.duration(ttft["p99"]),
-            units.duration(found["tpot_ms"]["p50"]),
+            units.duration(tpot["p50"]),
             units.short(found["throughput"]["output_tokens_per_s"]),
         )
     return table
 
 
-def _engines_own(aggregate: Mapping[str, Any]) -> Mapping[str, float | None]:
-    """TTFT by the engine's own clock: what we measure at this speed is partly our own lag."""
+def _engines_own(aggregate: Mapping[str, Any], latency: str) -> Mapping[str, float | None]:
+    """A latency by the engine's own clock: what we measure at this speed is partly our own lag."""
     own = aggregate["engine"]
-    return own["ttft_ms"] if own else dict.fromkeys(("p50", "p90", "p99", "mean"))
+    return own[latency] if own else dict.fromkeys(("p50", "p90", "p99", "mean"))
 
 
 def _remarks(levels: Sequence[Level]) -> Iterator[str]:
@@ -237,8 +237,8 @@ def _remarks(levels: Sequence[Level]) -> Iterator[str]:
     worst = max((lag for lag in lags if lag is not None), default=None)
     yield (
         f"Scaled: the engine's clock ran {SPEED:g} times faster than life, and think time was "
-        f"capped at {THINK_S} s. Times are engine time. TTFT is the engine's own; TPOT and "
-        "tokens/s are measured, with the client's lag as an error of up to "
+        f"capped at {THINK_S} s. Times are engine time. TTFT and TPOT are the engine's own; "
+        "tokens/s is measured, with the client's lag as an error of up to "
         f"{units.duration(worst)} a request."
     )
     if bound := [str(level.sessions) for level in levels if level.aggregate["client"]["bound"]]:

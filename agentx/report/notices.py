@@ -89,8 +89,12 @@ def _notes(run: RunView) -> Iterator[Notice]:
                 " What client and network add is multiplied too: the client's p99 lag alone is an "
                 f"error of {units.duration(error)}."
             )
+        words += (
+            " Most of all it makes TPOT and ITL too small: tokens that a late client takes in one "
+            "piece seem to have come at once."
+        )
         if tells_own_times(run):
-            words += " The engine's own times, beside ours, are free of it."
+            words += " The engine's own times, beside ours, are free of both."
         yield Notice("note", "scaled", "Scaled", words)
     given = at(run.document, "verdicts")
     for verdict, (title, words) in _VERDICTS.items():

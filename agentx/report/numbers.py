@@ -62,23 +62,17 @@ def tells_own_times(run: RunView) -> bool:
 
 
 def headline(run: RunView, *, own_times: bool) -> tuple[Figure, ...]:
-    """The few numbers that stand on top; with `own_times`, TTFT by the engine's clock among them.
+    """The few numbers that stand on top; with `own_times`, those by the engine's clock among them.
 
     Runs that are compared need the same ones, so that the caller decides.
     """
     of = _figure_of(run)
-    own = (
-        of(
-            f"TTFT by the engine, {word}",
-            units.duration,
-            _OWN,
-            "reported",
-            "engine",
-            "ttft_ms",
-            key,
-        )
-        for word, key in (("median", "p50"), ("p99", "p99"))
-    )
+
+    def own(latency: str, word: str, key: str) -> tuple[Figure, ...]:
+        label = f"{latency} by the engine, {word}"
+        path = ("engine", f"{latency.lower()}_ms", key)
+        return (of(label, units.duration, _OWN, "reported", *path),) if own_times else ()
+
     ok, failed = count(run.aggregate, "requests", "ok"), count(run.aggregate, "requests", "failed")
     total = None if ok is None or failed is None else ok + failed
     return (
@@ -93,8 +87,10 @@ def headline(run: RunView, *, own_times: bool) -> tuple[Figure, ...]:
         ),
         of("TTFT, median", units.duration, _TTFT, "measured", "ttft_ms", "p50"),
         of("TTFT, p99", units.duration, _TTFT, "measured", "ttft_ms", "p99"),
-        *(own if own_times else ()),
-        of("TPOT, median", units.duration, _TPOT, "measured", "tpot_ms", "p50"),
+        *own("TTFT", "median", "p50"),
+        *own("TTFT", "p99", "p99"),
+        of("TPOT, median", units.duration, _TPOT, _tpot_source(run), "tpot_ms", "p50"),
+        *own("TPOT", "median", "p50"),
         of(
             "Output tokens",
             units.per_second,
@@ -117,20 +113,20 @@ def headline(run: RunView, *, own_times: bool) -> tuple[Figure, ...]:
 def latencies(run: RunView) -> tuple[Spread, ...]:
     """TTFT, TPOT, ITL and E2E, each with p50, p90, p99 and mean."""
     of = _figure_of(run)
-    assumed = int((run.rows.tpot_assumed & np.isfinite(run.rows.tpot_ms)).sum())
+    assumed, answers = _tpot_assumed(run)
     note = (
-        f" In {assumed:,} of {int(np.isfinite(run.rows.tpot_ms).sum()):,} answers the tokens of "
-        "the first event are not known and taken as 1 (assumed)."
+        f" In {assumed:,} of {answers:,} answers the tokens of the first event are not known and "
+        "taken as 1 (assumed)."
         if assumed
         else ""
     )
-    tpot_source: Source = "assumed" if assumed else "measured"
     kinds: tuple[tuple[str, str, Source, *tuple[str, ...]], ...] = (
         ("TTFT", _TTFT, "measured", "ttft_ms"),
-        ("TPOT", _TPOT + note, tpot_source, "tpot_ms"),
+        ("TPOT", _TPOT + note, _tpot_source(run), "tpot_ms"),
         ("ITL", _ITL, "measured", "itl_ms"),
         ("E2E", _E2E, "measured", "e2e_ms"),
         ("TTFT by the engine", f"{_TTFT} {_OWN}", "reported", "engine", "ttft_ms"),
+        ("TPOT by the engine", f"{_TPOT} {_OWN}", "reported", "engine", "tpot_ms"),
         ("E2E by the engine", f"{_E2E} {_OWN}", "reported", "engine", "e2e_ms"),
     )
     spreads = [
@@ -147,6 +143,16 @@ def latencies(run: RunView) -> tuple[Spread, ...]:
     ]
     # The server's own times: only a simulated engine tells them.
     return tuple(s for s in spreads if s.source != "reported" or s.figures[0].value is not None)
+
+
+def _tpot_assumed(run: RunView) -> tuple[int, int]:
+    """Answers whose TPOT takes the first event's tokens as 1, and all answers that have a TPOT."""
+    known = run.rows.answered & np.isfinite(run.rows.tpot_ms)
+    return int((run.rows.tpot_assumed & known).sum()), int(known.sum())
+
+
+def _tpot_source(run: RunView) -> Source:
+    return "assumed" if _tpot_assumed(run)[0] else "measured"
 
 
 def marks(run: RunView) -> dict[str, tuple[float, ...] | None]:

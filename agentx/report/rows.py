@@ -51,6 +51,7 @@ class Rows:
     e2e_ms: Floats
     engine_ttft_ms: Floats
     """By the engine's own clock."""
+    engine_tpot_ms: Floats
     engine_e2e_ms: Floats
     tpot_assumed: Bools
 
@@ -107,6 +108,7 @@ def rows_of(table: pa.Table, time_scale: float = 1.0) -> Rows:
         tpot_ms=ms("tpot_ms"),
         e2e_ms=ms("e2e_ms"),
         engine_ttft_ms=_floats(table, "engine_ttft_ms"),
+        engine_tpot_ms=_floats(table, "engine_tpot_ms"),
         engine_e2e_ms=_floats(table, "engine_e2e_ms"),
         tpot_assumed=np.nan_to_num(_floats(table, "tpot_assumed")) > 0,
     )

@@ -31,7 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
         made.head["scaled"] = wanted.engine_speed
         made.head["configuration"] = {"sessions": wanted.sessions}
         for row in made.requests:
-            row["engine_ttft_ms"] = 40.0
+            row |= {"engine_ttft_ms": 40.0, "engine_tpot_ms": 8.25}
         if wanted.sessions == 3:
             synthetic.fail(made.requests[0], "timeout", "no byte in 600 s")
             made.client = ClientState([0.2], 10_000.0, 100.0)
@@ -54,7 +54,7 @@ def test_it_replays_at_several_concurrencies_and_prints_a_table_and_the_page(
     assert max(map(len, lines[:5])) <= 80
     rows = [line.split() for line in lines[2:5]]
     assert [row[:2] for row in rows] == [["1", "120/120"], ["2", "120/120"], ["3", "119/120"]]
-    assert all("40.0 ms" in line for line in lines[2:5])
+    assert all("40.0 ms" in line and "8.25 ms" in line for line in lines[2:5])
     assert lines[-1] == f"Report: {folder / 'report.html'}"
     words = " ".join(printed.out.split())
     assert "100 times faster than life" in words

@@ -160,6 +160,9 @@ def test_subagents_and_several_sessions_at_once(samples: Path, tmp_path: Path) -
     assert {row["lane"] for row in rows} == {0, 1, 2}
     assert document["scaled"] == 1000
     assert document["engine"]["ttft_ms"]["p50"] > 0
+    # Each step of the engine lasts 8 ms or more by its clock, however fast that runs.
+    assert document["engine"]["tpot_ms"]["p50"] >= 8
+    assert all((row["engine_tpot_ms"] is None) == (row["asked_tokens"] == 1) for row in rows)
     # Sent at once, siblings may miss what another of them is still computing.
     rate = document["hit_rate"]
     assert rate["reported"] == pytest.approx(rate["theoretical"], abs=0.02)
@@ -194,6 +197,7 @@ def test_text_for_people(alone: Path, tmp_path: Path) -> None:
     said = done.stdout.decode()
     assert "2 answered, 0 failed" in said
     assert "Scaled" in said
+    assert "TPOT (ms, engine's own)" in said
     assert str(tmp_path / "run") in said
     assert done.stderr == b""
 

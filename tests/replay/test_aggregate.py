@@ -38,6 +38,7 @@ def row(**fields: Any) -> dict[str, Any]:
         "tpot_assumed": True,
         "e2e_ms": 1000.0,
         "engine_ttft_ms": None,
+        "engine_tpot_ms": None,
         "engine_e2e_ms": None,
         "error": None,
         "reconnects": 0,
@@ -133,7 +134,7 @@ def test_hits_that_were_not_worked_out_are_unknown() -> None:
 
 
 def test_a_fast_clock_scales_latencies_and_rates_but_not_the_servers_own_times() -> None:
-    own = row(engine_ttft_ms=5000.0, engine_e2e_ms=9000.0)
+    own = row(engine_ttft_ms=5000.0, engine_tpot_ms=12.0, engine_e2e_ms=9000.0)
     found = document(own, scaled=100.0)
     assert found["scaled"] == 100
     assert found["ttft_ms"]["p50"] == 10_000
@@ -142,6 +143,8 @@ def test_a_fast_clock_scales_latencies_and_rates_but_not_the_servers_own_times()
     assert found["throughput"]["requests_per_s"] == 0.01
     assert found["duration_s"] == 100
     assert found["engine"]["ttft_ms"]["p50"] == 5000
+    assert found["engine"]["tpot_ms"]["p50"] == 12
+    assert found["engine"]["e2e_ms"]["p50"] == 9000
     assert found["client"]["send_lag_ms"] == 1
     assert found["client"]["error_ms"] == pytest.approx(199)
 

@@ -28,6 +28,7 @@ def test_all_that_holds_is_said() -> None:
     assert "stopped by SIGINT" in words
     assert "20 times faster" in words
     assert "100 ms" in words  # the loop's 5 ms × 20
+    assert "TPOT and ITL too small" in words
 
 
 def test_a_run_with_no_answer_says_that_first_and_once() -> None:

@@ -60,6 +60,11 @@ def test_tpot_says_in_how_many_answers_it_is_assumed() -> None:
     spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
     assert spreads["TPOT"].source == "assumed"
     assert f"{len(made.requests)} of {len(made.requests)} answers" in spreads["TPOT"].meaning
+    synthetic.fail(made.requests[0], "broken", "")
+    made.requests[0] |= {"tpot_ms": 5.0, "tpot_assumed": True}
+    spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
+    left = len(made.requests) - 1
+    assert f"{left} of {left} answers" in spreads["TPOT"].meaning
     for row in made.requests:
         row["tpot_assumed"] = False
     spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
@@ -67,18 +72,33 @@ def test_tpot_says_in_how_many_answers_it_is_assumed() -> None:
     assert "TTFT by the engine" not in spreads
 
 
+def test_one_number_has_one_source_wherever_it_stands() -> None:
+    made = synthetic.run()
+    for row in made.requests:
+        row |= {"engine_ttft_ms": 7.0, "engine_tpot_ms": 8.5, "engine_e2e_ms": 9.0}
+    for assumed in (True, False):
+        for row in made.requests:
+            row["tpot_assumed"] = assumed
+        sources: dict[str, set[str]] = {}
+        for figure in figures_of(made.view()):
+            sources.setdefault(figure.key, set()).add(figure.source)
+        assert {key: found for key, found in sources.items() if len(found) > 1} == {}
+        assert sources["tpot_ms.p50"] == {"assumed" if assumed else "measured"}
+
+
 def test_the_engines_own_times_stand_beside_ours() -> None:
     made = synthetic.run()
     made.head["scaled"] = 10.0
     for row in made.requests:
-        row["engine_ttft_ms"], row["engine_e2e_ms"] = 7.0, 9.0
+        row |= {"engine_ttft_ms": 7.0, "engine_tpot_ms": 8.5, "engine_e2e_ms": 9.0}
     spreads = {spread.label: spread for spread in numbers.latencies(made.view())}
     assert spreads["TTFT by the engine"].source == "reported"
     assert spreads["TTFT by the engine"].figures[0].value == 7.0
     assert numbers.tells_own_times(made.view())
     assert not numbers.tells_own_times(synthetic.run().view())
     labels = [figure.label for figure in numbers.headline(made.view(), own_times=True)]
-    assert "TTFT by the engine, median" in labels
+    assert {"TTFT by the engine, median", "TPOT by the engine, median"} <= set(labels)
+    assert spreads["TPOT by the engine"].figures[0].value == 8.5
     ttft = sorted(row["ttft_ms"] * 10 for row in made.requests)
     assert spreads["TTFT"].figures[0].value == pytest.approx((ttft[59] + ttft[60]) / 2, rel=1e-4)
 

@@ -86,7 +86,7 @@ def latency_charts(
 
     return (
         _chart(_TTFT, of(rows.ttft_ms), of(rows.engine_ttft_ms), marks.get("ttft")),
-        _chart(_TPOT, of(rows.tpot_ms), None, marks.get("tpot")),
+        _chart(_TPOT, of(rows.tpot_ms), of(rows.engine_tpot_ms), marks.get("tpot")),
         _chart(_ITL, gaps, None, marks.get("itl")),
         _chart(_E2E, of(rows.e2e_ms), of(rows.engine_e2e_ms), marks.get("e2e")),
     )
@@ -106,6 +106,7 @@ def _chart(
         keys.append(Key("by the engine's own clock", ORANGE, dashed=True))
     curves = (measured,) if engine is None else (measured, engine)
     lines = [_line(found, key) for found, key in zip(curves, keys, strict=True)]
+    drawn = np.concatenate([np.maximum(found.at, _FLOOR_MS) for found in curves])
     times = np.array(marks) if marks else np.interp(_MARKS, measured.share, measured.at)
     lines.append(
         go.Scatter(
@@ -124,7 +125,7 @@ def _chart(
     )
     drawing = figure(
         *lines,
-        xaxis=log_axis("ms", measured.at),
+        xaxis=log_axis("ms", drawn),
         yaxis=share_axis(f"share of {latency.noun}"),
     )
     legend = tuple(keys) if engine is not None else ()

@@ -31,13 +31,15 @@ def test_the_engines_own_times_are_a_second_line() -> None:
     made = synthetic.run()
     for row in made.requests:
         row["engine_ttft_ms"] = row["ttft_ms"] - 5
+        row["engine_tpot_ms"] = 9.5
     run = made.view()
     ttft, tpot, _, e2e = latency_charts(run.rows, run.gaps, {})
     assert [key.label for key in ttft.legend] == [
         "measured by the client",
         "by the engine's own clock",
     ]
-    assert tpot.legend == ()
+    assert tpot.legend == ttft.legend
+    assert set(synthetic.traces(tpot)[1].x) == {9.5}
     dots = ttft_against_uncached(run.rows)
     assert dots.title.endswith("by the engine's own clock")
     assert max(synthetic.traces(dots)[0].y) < max(row["ttft_ms"] for row in made.requests)
