@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agentx.datasets.edges import IN_LINE
-from agentx.datasets.recorded import Hash
-from agentx.datasets.sessions import ANSWERS, Facts, Placed
+from agentx.datasets.recorded import ANSWERS, Facts, Hash
+from agentx.datasets.sessions import Placed
 from agentx.datasets.trace.model import ThinkKind
 
 

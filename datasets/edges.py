@@ -1,17 +1,18 @@
 """What a call goes on from. Pure.
 
 A call's parent is the earlier call of its agent whose whole conversation it carries, the longest
-such; where a context was rewritten, the one whose answer it carries last, or whose answer came
-back in a user's message (a summary), or else the latest. Tools and system prompt are left aside
+such; where a context was rewritten, the compaction whose answer came back in a user's message, or
+the call whose answer it carries last, or else the latest. Tools and system prompt are left aside
 here: a changed tool costs the prefix, not the thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from agentx.datasets.recorded import Hash, Recorded
-from agentx.datasets.sessions import ANSWERS, Facts, Placed
+from agentx.datasets.kinds import answer_lines, stands_in
+from agentx.datasets.recorded import ANSWERS, Facts, Hash
+from agentx.datasets.sessions import Placed
 from agentx.datasets.trace.model import Kind
 
 IN_LINE: frozenset[Kind] = frozenset({"main", "subagent", "compaction"})
@@ -43,6 +44,8 @@ class _Line:
         """Calls by the segments of their answers."""
         self._by_id: dict[Hash, int] = {}
         """Calls by the ids of the tool calls in their answers."""
+        self._compaction: int | None = None
+        """The latest."""
         self.calls: list[int] = []
 
     def take(self, at: int) -> tuple[int, float] | None:
@@ -61,12 +64,17 @@ class _Line:
             node = next_node
             if node in self._ends:
                 whole, whole_length = self._best(self._ends[node], messages[length:]), length
+        summed_up = self._summed_up(at)
+        if summed_up is not None and (whole is None or whole < summed_up):
+            return summed_up, 0.9
         answered = self._last_answered(at)
         if whole is not None and (
             answered is None or answered[0] == whole or answered[1] < whole_length
         ):
             return whole, 1.0
-        return self._of_rewritten(at, answered)
+        if answered is not None:
+            return answered[0], 0.9
+        return self.calls[-1], 0.5
 
     def _best(self, ends: Sequence[int], rest: Sequence[int]) -> int:
         """Of calls with the same conversation, the one whose answer follows; else the latest."""
@@ -90,22 +98,13 @@ class _Line:
                 return self._answers[segment][-1], position
         return None
 
-    def _of_rewritten(self, at: int, answered: tuple[int, int] | None) -> tuple[int, float]:
-        summed_up = self._summed_up(at)
-        if summed_up is not None:
-            return summed_up, 0.9
-        if answered is not None:
-            return answered[0], 0.9
-        return self.calls[-1], 0.5
-
     def _summed_up(self, at: int) -> int | None:
-        """The latest call whose answer stands in one of this one's user messages."""
+        """The latest compaction, if its answer stands in a user's message that is new here."""
+        if self._compaction is None:
+            return None
         said = _new_user_lines(self._placed[at], self._placed[self.calls[-1]], self._facts)
-        for call in reversed(self.calls):
-            lines = _answer_lines(self._placed[call].call, self._facts)
-            if lines and lines <= said:
-                return call
-        return None
+        lines = answer_lines(self._placed[self._compaction].call, self._facts)
+        return self._compaction if stands_in(lines, said) else None
 
     def _add(self, at: int) -> None:
         node = 0
@@ -117,6 +116,8 @@ class _Line:
             self._answers.setdefault(segment, []).append(at)
         for _, name in call.answer_ids:
             self._by_id[name] = at
+        if self._placed[at].kind == "compaction":
+            self._compaction = at
         self.calls.append(at)
 
 
@@ -124,27 +125,3 @@ def _new_user_lines(placed: Placed, before: Placed, facts: Facts) -> frozenset[H
     known = set(before.messages)
     new = (facts(s) for s in placed.messages if s not in known)
     return frozenset().union(*(f.mentions for f in new if f.kind == "user"))
-
-
-def _answer_lines(call: Recorded, facts: Facts) -> frozenset[Hash]:
-    """Hashes of an answer's longer lines, if it was text only."""
-    found = [facts(segment) for segment in call.answer.tolist()]
-    if any(f.kind == "tool_call" for f in found):
-        return frozenset()
-    return frozenset().union(*(f.mentions for f in found if f.kind == "assistant"))
-
-
-def compactions(
-    placed: Sequence[Placed], parents: Sequence[int | None], facts: Facts
-) -> Iterator[int]:
-    """Calls whose answer replaced the talk: it came back in a user's message, and the messages
-    before it were gone."""
-    for at, parent in enumerate(parents):
-        if parent is None or placed[parent].kind == "compaction":
-            continue
-        before, after = placed[parent], placed[at]
-        if after.messages[: len(before.messages)] == before.messages:
-            continue
-        lines = _answer_lines(before.call, facts)
-        if lines and lines <= _new_user_lines(after, before, facts):
-            yield parent

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import orjson
@@ -37,6 +39,10 @@ _COMPACTION = re.compile(
     r"(summary of|prompt for continuing) (the|our|this) conversation",
     re.IGNORECASE,
 )
+_INSTRUCTION = 200
+"""Characters that an agent's instruction for a summary has at least; a person's wish is shorter."""
+_OPENING = 1000
+"""Of these, the ones that must say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,13 @@ class SegmentFacts:
     """Of the text alone, whatever its kind."""
     mentions: frozenset[Hash]
     """Of a call: its longer string arguments. Of a text: its longer lines and what may be ids."""
+
+
+Facts: TypeAlias = Callable[[int], SegmentFacts]
+"""A segment's facts by its number."""
+
+ANSWERS = frozenset({"assistant", "thinking", "tool_call"})
+"""Kinds of segments that a model wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +90,7 @@ class Recorded:
     count_only: bool
     max_output: int | None
     hints: tuple[str, ...]
-    """What it says it is for: `title` by its schema, `title?` by a word, `compaction`."""
+    """What it says it is for: `title` by its schema, `title?` and `compaction?` by words."""
     call_ids: tuple[tuple[int, Hash], ...]
     """(position in the context, id) of its tool calls and results."""
     answer_ids: tuple[tuple[int, Hash], ...]
@@ -149,10 +162,14 @@ def hints(request: ModelRequest, context: list[ContextSegment]) -> tuple[str, ..
         found.append("title")
     elif any(map(_TITLE.search, system)):
         found.append("title?")
-    last_user = next((s.text for s in reversed(context) if s.kind == "user"), "")
-    if _COMPACTION.search(last_user):
-        found.append("compaction")
+    last = next((segment for segment in reversed(context) if segment.kind != "system"), None)
+    if last is not None and last.kind == "user" and _asks_for_summary(last.text):
+        found.append("compaction?")
     return tuple(found)
+
+
+def _asks_for_summary(text: str) -> bool:
+    return len(text) >= _INSTRUCTION and _COMPACTION.search(text[:_OPENING]) is not None
 
 
 def call_id_hashes(segments: list[ContextSegment], key: bytes) -> tuple[tuple[int, Hash], ...]:

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agentx.datasets.answers import Answers
-from agentx.datasets.edges import IN_LINE, compactions, connect
+from agentx.datasets.edges import IN_LINE, connect
 from agentx.datasets.prefixes import Prefix, Prefixes
-from agentx.datasets.recorded import Recorded
-from agentx.datasets.sessions import Facts, Placed
+from agentx.datasets.recorded import Facts, Recorded
+from agentx.datasets.sessions import Placed
 from agentx.datasets.spawns import Spawns, Start
 from agentx.datasets.trace.model import (
     MAIN_AGENT,
     Agent,
     EdgeEvidence,
-    Kind,
     Request,
     Segment,
     Session,
@@ -31,7 +30,6 @@ SOURCE = "capture"
 class _Tree:
     """Who goes on from whom, by position."""
 
-    kinds: list[Kind]
     parents: list[tuple[int, float] | None]
     starts: dict[str, Start]
     waits: dict[int, tuple[int, ...]]
@@ -75,11 +73,8 @@ def session_rows(
 
 def _tree(placed: Sequence[Placed], facts: Facts) -> _Tree:
     parents = connect(placed, facts)
-    kinds: list[Kind] = [call.kind for call in placed]
-    for at in compactions(placed, [p and p[0] for p in parents], facts):
-        kinds[at] = "compaction"
     spawns = Spawns(placed, facts)
-    return _Tree(kinds, parents, spawns.starts, spawns.waits())
+    return _Tree(parents, spawns.starts, spawns.waits())
 
 
 def _names(placed: Sequence[Placed]) -> dict[str, str]:
@@ -149,7 +144,7 @@ class _Rows:
             session_id=self._session_id,
             request=at,
             agent_id=self._names[placed.agent],
-            kind=self._tree.kinds[at],
+            kind=self._placed[at].kind,
             context_tokens=prefix.context.tokens,
             blocks=len(linked.blocks),
             keyframe=linked.keyframe,
@@ -234,7 +229,7 @@ class _Rows:
         """From the latest end of what the request waited for; overlapping ones thought for 0."""
         spawner = self._spawner(self._placed[at].agent)
         if parent is None:
-            if self._tree.kinds[at] != "subagent" or spawner is None:
+            if self._placed[at].kind != "subagent" or spawner is None:
                 return None
             parent = spawner
         ends = [self._end(self._placed[other].call) for other in (parent, *waits)]
@@ -248,4 +243,4 @@ class _Rows:
         if parent is not None:
             return self._answers.think_kind(at, parent)
         spawner = self._spawner(self._placed[at].agent)
-        return "tool" if self._tree.kinds[at] == "subagent" and spawner is not None else None
+        return "tool" if self._placed[at].kind == "subagent" and spawner is not None else None

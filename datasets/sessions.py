@@ -7,18 +7,12 @@ the whole of its context and its answer, or begins with a prompt that a tool cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from agentx.datasets.recorded import Hash, Recorded, SegmentFacts
+from agentx.datasets.kinds import kinds_of
+from agentx.datasets.recorded import ANSWERS, Facts, Hash, Recorded
 from agentx.datasets.trace.model import MAIN_AGENT, Kind
-
-Facts: TypeAlias = Callable[[int], SegmentFacts]
-"""A segment's facts by its number."""
-
-ANSWERS = frozenset({"assistant", "thinking", "tool_call"})
-"""Kinds of segments that a model wrote."""
 
 
 class SessionFinder:
@@ -96,7 +90,7 @@ def place(calls: Sequence[Recorded], root: str, facts: Facts) -> list[Placed]:
     """Each call of one session with its agent and kind, in the same order."""
     messages = [_messages(call, facts) for call in calls]
     agents = _agents(calls, messages, root, facts)
-    kinds = _kinds(calls, messages, [agent for agent, _ in agents], facts)
+    kinds = kinds_of(calls, messages, [agent for agent, _ in agents], facts)
     return [
         Placed(call, agent, kind, evidence, content)
         for call, (agent, evidence), kind, content in zip(
@@ -153,63 +147,3 @@ def _is_prompt(content: tuple[int, ...], prompts: set[int], facts: Facts) -> boo
     if any(f.kind in ANSWERS for f in found):
         return False
     return any(f.kind == "user" and f.text in prompts for f in found)
-
-
-def _kinds(
-    calls: Sequence[Recorded],
-    messages: Sequence[tuple[int, ...]],
-    agents: Sequence[str],
-    facts: Facts,
-) -> list[Kind]:
-    # By name: a tool whose wording changed is the same tool.
-    tools = [
-        frozenset(
-            found.tool_name or ""
-            for found in map(facts, call.context.tolist())
-            if found.kind == "tool_definition"
-        )
-        for call in calls
-    ]
-    largest: dict[str, frozenset[str]] = {}
-    prompts: dict[str, frozenset[int]] = {}
-    for agent, has, content in zip(agents, tools, messages, strict=True):
-        if len(has) > len(largest.get(agent, ())):
-            largest[agent] = has
-        if has and agent not in prompts:
-            prompts[agent] = _user_texts(content, facts)
-    return [
-        _kind(call, content, agent, has, largest.get(agent, frozenset()), prompts, facts)
-        for call, content, agent, has in zip(calls, messages, agents, tools, strict=True)
-    ]
-
-
-def _kind(
-    call: Recorded,
-    content: tuple[int, ...],
-    agent: str,
-    tools: frozenset[str],
-    largest: frozenset[str],
-    prompts: Mapping[str, frozenset[int]],
-    facts: Facts,
-) -> Kind:
-    plain: Kind = "main" if agent == MAIN_AGENT else "subagent"
-    if call.count_only:
-        return "count_tokens"
-    if "compaction" in call.hints:
-        return "compaction"
-    if call.max_output == 1:
-        return "probe"
-    carries_talk = any(facts(segment).kind in ANSWERS for segment in content)
-    if "title" in call.hints and not tools and not carries_talk:
-        return "title"
-    if not largest or tools & largest:
-        return plain
-    # Its tools are not the agent's: it serves the agent without being part of its talk.
-    if tools or carries_talk:
-        return "other"
-    same_prompt = prompts.get(agent, frozenset()) & _user_texts(content, facts)
-    return "title" if "title?" in call.hints or same_prompt else "other"
-
-
-def _user_texts(content: tuple[int, ...], facts: Facts) -> frozenset[int]:
-    return frozenset(f.text for f in map(facts, content) if f.kind == "user")

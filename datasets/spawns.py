@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agentx.datasets.edges import IN_LINE
-from agentx.datasets.recorded import Hash
-from agentx.datasets.sessions import Facts, Placed
+from agentx.datasets.recorded import Facts, Hash
+from agentx.datasets.sessions import Placed
 from agentx.datasets.trace.model import MAIN_AGENT, EdgeEvidence
 
 _SLACK_MS = 50.0

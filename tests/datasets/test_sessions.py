@@ -346,6 +346,108 @@ def test_a_summary_makes_its_request_a_compaction(tmp_path: Path) -> None:
     assert session.requests[2].output_context_tokens is None
 
 
+SUMMARY = (
+    "The project has two files.\nThe user wants them to be counted.\nNothing else is to be done."
+)
+
+
+@pytest.mark.parametrize("tools", [(), None, ({"name": "Bash", "input_schema": {}},)])
+@pytest.mark.parametrize("thought", ["", "I go through it message by message.\nFirst, a list.\n"])
+@pytest.mark.parametrize("keeps", [0, 1])
+def test_a_compaction_is_told_by_where_its_answer_came_back(
+    tools: Any, thought: str, keeps: int, tmp_path: Path
+) -> None:
+    """With the agent's tools, or none; whole, or without what was thought aloud; after the talk's
+    beginning, or alone."""
+    extra: dict[str, Any] = {} if tools is None else {"tools": tools}
+    talk = [FIRST, LIST, LISTED, DONE, user("Condense all of it.")]
+    start = [*[FIRST][:keeps], user("What was before:\n" + SUMMARY, "Go on.")]
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], LIST, at=0),
+            ask([FIRST, LIST, LISTED], DONE, at=300),
+            ask(talk, None, at=900, status=529, **extra),
+            ask(talk, said(thought + SUMMARY), at=1200, **extra),
+            ask(start, said("Two."), at=2000),
+            ask([*start, said("Two."), user("Thanks. " + SUMMARY)], said("Yes."), at=3000),
+        ],
+    )
+    assert [kinds(session)[at] for at in (0, 1, 3, 4, 5)] == [
+        *("main", "main", "compaction", "main", "main")
+    ]
+    assert parents(session)[4:] == [3, 4]
+    assert session.requests[3].parent in (1, 2)
+
+
+WISH = "Write a summary of this conversation into NOTES.md, please."
+INSTRUCTION = (
+    "Your task is to create a detailed summary of this conversation so far. " + "Be thorough. " * 20
+)
+
+
+@pytest.mark.parametrize("wish", [WISH, INSTRUCTION])
+def test_a_users_wish_for_a_summary_is_no_compaction(wish: str, tmp_path: Path) -> None:
+    write = said("Sure.", call("t2", command="write NOTES.md"))
+    talk = [FIRST, LIST, LISTED, DONE, user(wish), write, result("t2", "written")]
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], LIST, at=0),
+            ask([FIRST, LIST, LISTED], DONE, at=300),
+            ask(talk[:5], write, at=900),
+            ask(talk, said("It is written."), at=1200),
+            ask(
+                [*talk, said("It is written."), user(wish)], said("Once more: two files."), at=2000
+            ),
+            ask(
+                [*talk, said("It is written."), user(wish), said("Once more: two files."), MORE],
+                said("Two."),
+                at=3000,
+            ),
+        ],
+    )
+    assert kinds(session) == ["main"] * 6
+    assert parents(session) == [None, 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [(WISH, "main"), (INSTRUCTION, "compaction"), ("Reminder.\n", "main")]
+)
+def test_an_agents_instruction_that_nothing_followed_is_a_compaction(
+    text: str, kind: str, tmp_path: Path
+) -> None:
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], LIST, at=0),
+            ask([FIRST, LIST, LISTED], DONE, at=300),
+            ask([FIRST, LIST, LISTED, DONE, user(text)], said(SUMMARY), at=900),
+        ],
+    )
+    assert kinds(session) == ["main", "main", kind]
+    assert parents(session) == [None, 0, 1]
+
+
+def test_a_quoted_answer_is_no_compaction(tmp_path: Path) -> None:
+    """Though an earlier message changes every time, the talk is still there."""
+    monday, tuesday = (
+        user(f"<reminder>It is {day}.</reminder>", "Please list the files.")
+        for day in ("Monday", "Tuesday")
+    )
+    quote = user("You said:\n" + DONE["content"][0]["text"] + "\nIs that so?")
+    session = one(
+        tmp_path,
+        [
+            ask([monday], LIST, at=0),
+            ask([monday, LIST, LISTED], DONE, at=300),
+            ask([tuesday, LIST, LISTED, DONE, quote], said("Yes."), at=900),
+        ],
+    )
+    assert kinds(session) == ["main", "main", "main"]
+    assert parents(session) == [None, 0, 1]
+
+
 def test_a_new_start_within_a_session_is_no_compaction(tmp_path: Path) -> None:
     session = one(
         tmp_path,
