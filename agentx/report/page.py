@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.io.json import to_json_plotly
@@ -25,7 +26,7 @@ from agentx.report.charts.cache import (
     theoretical_against_achieved,
     where_tokens_went,
 )
-from agentx.report.charts.comparison import hit_rates, ttft_curves
+from agentx.report.charts.comparison import Waits, hit_rates, ttft_curves
 from agentx.report.charts.figure import Chart
 from agentx.report.charts.lanes import lanes_chart
 from agentx.report.charts.latency import latency_charts, ttft_against_uncached
@@ -138,13 +139,19 @@ def _comparison(runs: Sequence[RunView], sections: Sequence[_Section]) -> tuple[
         )
         for label, run in zip(labels, runs, strict=True)
     ]
-    # Where every engine tells its own times, those are compared: no client's lag is in them.
-    own = all(numbers.tells_own_times(run) for run in runs)
-    waits = [
-        (label, (run.rows.engine_ttft_ms if own else run.rows.ttft_ms)[run.rows.answered])
-        for label, run in zip(labels, runs, strict=True)
-    ]
-    return (hit_rates(rates), ttft_curves(waits, own_times=own))
+    waits = [_waits(label, run) for label, run in zip(labels, runs, strict=True)]
+    return (hit_rates(rates), ttft_curves(waits))
+
+
+def _waits(label: str, run: RunView) -> Waits:
+    """A run's TTFT by the clock to compare it by: a scaled client's lag is a part of its times."""
+    rows = run.rows
+    if run.time_scale is None:
+        return Waits(label, rows.ttft_ms[rows.answered], "client")
+    own = rows.engine_ttft_ms[rows.answered]
+    if np.isfinite(own).any():
+        return Waits(label, own, "engine")
+    return Waits(label, rows.ttft_ms[rows.answered], "scaled")
 
 
 def _chart_json(chart: Chart) -> Markup:

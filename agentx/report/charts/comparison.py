@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import numpy as np
 import plotly.graph_objects as go
@@ -25,6 +27,28 @@ from agentx.report.rows import Floats
 from agentx.report.units import percent
 
 MAX_RUNS = len(SERIES)
+"""Curves of one chart: as many as there are colours."""
+
+Clock: TypeAlias = Literal["engine", "client", "scaled"]
+"""Whose clock a time is by; `scaled`: the client's, × the speed of the engine's."""
+
+_CLOCKS: dict[Clock, str] = {
+    "engine": "by the engine's own clock",
+    "client": "by the client's clock",
+    "scaled": "by the client's clock, scaled",
+}
+
+_FLOOR_MS = 0.001
+"""A logarithmic axis has no 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """TTFT of a run's answered requests, ms, and by whose clock."""
+
+    label: str
+    ttft_ms: Floats
+    clock: Clock
 
 
 def hit_rates(runs: Sequence[tuple[str, float | None, float | None]]) -> Chart:
@@ -65,45 +89,52 @@ def hit_rates(runs: Sequence[tuple[str, float | None, float | None]]) -> Chart:
     return Chart("runs_hit_rate", title, caption, summary, drawing, legend, height=300)
 
 
-def ttft_curves(runs: Sequence[tuple[str, Floats]], *, own_times: bool) -> Chart:
-    """A cumulative curve a run, of (label, TTFT of its answered requests).
-
-    `own_times`: they are the engines' own.
-    """
-    title = "TTFT by run, by the engine's own clock" if own_times else "TTFT by run"
+def ttft_curves(runs: Sequence[Waits]) -> Chart:
+    """A cumulative curve a run; where they are by several clocks the legend says by which."""
     caption = (
         "A curve a run: at a time on the lower axis, the share of its requests whose first token "
         "came no later. Further left is faster."
     )
-    traces = []
-    said = []
-    shown = []
-    keys: list[Key] = []
-    for (label, values), colour in zip(runs, SERIES, strict=False):
-        found = curve(values)
-        if found is None:
-            continue
-        said.append(f"{label}: {found.values:,} requests")
-        shown.append(found.at)
-        keys.append(Key(label, colour, dashed=len(keys) % 2 == 1))
-        traces.append(
-            go.Scatter(
-                x=plain(np.maximum(found.at, 0.001)),
-                y=plain(found.share),
-                mode="lines",
-                name=safe(label),
-                line={"color": colour, "width": 2, "dash": "dash" if keys[-1].dashed else "solid"},
-                hovertemplate="%{y:.1%} within %{x:,.4~g} ms<extra></extra>",
-            )
+    known = [(run, found) for run in runs if (found := curve(run.ttft_ms)) is not None]
+    drawn = known[:MAX_RUNS]
+    clocks = {run.clock for run, _ in drawn}
+    title = "TTFT by run"
+    if len(clocks) == 1 and "client" not in clocks:
+        title += f", {_CLOCKS[drawn[0][0].clock]}"
+    if len(clocks) > 1:
+        caption += (
+            " Not all runs are by the same clock: the client's lag is in its times, and in scaled "
+            "ones many times over."
         )
-    if not traces:
+    if not drawn:
         return Chart("runs_ttft", title, caption, "No run has a TTFT.")
-    summary = "; ".join(said) + "."
-    if len(runs) > MAX_RUNS:
-        summary += f" The first {MAX_RUNS} of {len(runs)} runs are drawn."
+    keys = tuple(
+        Key(
+            f"{run.label}, {_CLOCKS[run.clock]}" if len(clocks) > 1 else run.label,
+            colour,
+            dashed=number % 2 == 1,
+        )
+        for number, ((run, _), colour) in enumerate(zip(drawn, SERIES, strict=False))
+    )
+    traces = [
+        go.Scatter(
+            x=plain(np.maximum(found.at, _FLOOR_MS)),
+            y=plain(found.share),
+            mode="lines",
+            name=safe(key.label),
+            line={"color": key.colour, "width": 2, "dash": "dash" if key.dashed else "solid"},
+            hovertemplate="%{y:.1%} within %{x:,.4~g} ms<extra></extra>",
+        )
+        for key, (_, found) in zip(keys, drawn, strict=True)
+    ]
+    summary = "; ".join(f"{run.label}: {found.values:,} requests" for run, found in drawn) + "."
+    if len(known) > len(drawn):
+        summary += f" The first {len(drawn)} of {len(known)} runs are drawn."
+    if len(known) < len(runs):
+        summary += f" {len(runs) - len(known)} of the {len(runs)} runs have no TTFT."
     drawing = figure(
         *traces,
-        xaxis=log_axis("ms", np.concatenate(shown)),
+        xaxis=log_axis("ms", np.concatenate([found.at for _, found in drawn])),
         yaxis=share_axis("share of requests"),
     )
-    return Chart("runs_ttft", title, caption, summary, drawing, tuple(keys), height=300)
+    return Chart("runs_ttft", title, caption, summary, drawing, keys, height=300)
