@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import platform
@@ -22,6 +23,7 @@ from agentx.replay.endpoint import parse_url
 from agentx.replay.engine_process import embedded_engine
 from agentx.replay.errors import ReplayError
 from agentx.replay.options import Options
+from agentx.replay.plan import plan_session, shortest_start
 from agentx.replay.probe import Probe, probe
 from agentx.replay.recorded import Progress, RecordedLoad
 from agentx.replay.runs import RunWriter, exists
@@ -56,12 +58,13 @@ async def conduct(
     `say` takes sentences for a person, `show` how far the run is, often.
 
     Raises:
-        ReplayError: the endpoint cannot serve the run (then there is no run folder), or the folder
-            is there already.
+        ReplayError: the endpoint cannot serve the run, or there is nothing to send (then there is
+            no run folder), or the folder is there already.
         DatasetError: a session cannot be read; the run holds what went before.
         OSError: the run cannot be written; what was written stays and can be read.
     """
     _check(options, folder)
+    await _check_something_to_send(dataset, options)
     _allow_many_connections()
     think = Think.parse(options.think)
     async with AsyncExitStack() as stack:
@@ -101,6 +104,27 @@ def _check(options: Options, folder: Path) -> None:
         )
     if not 0 < options.timeout_s < math.inf:
         raise ReplayError(f"--timeout is seconds above 0, not {options.timeout_s}")
+
+
+async def _check_something_to_send(dataset: Dataset, options: Options) -> None:
+    """Refuse a load of nothing. Sessions are read up to the first that has anything to send."""
+    starts: list[int] = []
+    for session in dataset.sessions():
+        if plan_session(session, max_context=options.max_context).requests:
+            return
+        if (start := shortest_start(session)) is not None:
+            starts.append(start)
+        await asyncio.sleep(0)  # a signal may end this
+    if starts:
+        least = min(starts)
+        raise ReplayError(
+            f"--max-context {options.max_context} leaves nothing to send: the shortest request "
+            f"that begins a line in {dataset.folder} has {least:,} tokens; give {least} or more"
+        )
+    raise ReplayError(
+        f"{dataset.folder} has nothing to send: of its {dataset.info.counts.requests:,} requests "
+        "none asks a model for an answer; replay another data set"
+    )
 
 
 def _allow_many_connections() -> None:

@@ -91,6 +91,22 @@ def plan_session(session: Session, *, max_context: int | None = None) -> Session
     return _Planner(session, max_context).plan()
 
 
+def shortest_start(session: Session) -> int | None:
+    """The least `max_context` that leaves anything of a session to send; None: nothing ever is."""
+    sent = plan_session(session).requests
+    firsts = {planned.agent_id: planned for planned in reversed(sent)}
+    indices = {planned.index for planned in sent}
+    return min(
+        # Who was spawned by a request that is sent goes with it.
+        (
+            first.context_tokens
+            for first in firsts.values()
+            if session.requests[first.index].spawned_by not in indices
+        ),
+        default=None,
+    )
+
+
 class _Planner:
     def __init__(self, session: Session, max_context: int | None) -> None:
         self.session = session

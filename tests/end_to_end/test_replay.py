@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,35 @@ def test_text_for_people(alone: Path, tmp_path: Path) -> None:
     assert "TPOT (ms, engine's own)" in said
     assert str(tmp_path / "run") in said
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("more", [[], ["--no-preflight"], ["--url", "http://127.0.0.1:9"]])
+def test_a_load_of_nothing_is_refused_before_anybody_is_asked(
+    small: Path, tmp_path: Path, more: list[str]
+) -> None:
+    options = ["--max-context", "18", *more, "--json"]
+    done = replay(small, *options, "-o", tmp_path / "run", status=2)
+    assert b"--max-context 18 leaves nothing to send" in done.stderr
+    assert b"give 19 or more" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert done.stdout == b""
+    assert not (tmp_path / "run").exists()
+
+
+def test_as_much_as_the_sentence_says_is_enough(small: Path, tmp_path: Path) -> None:
+    document = figures(small, *FAST, "--max-context", "19", "-o", tmp_path / "run")
+    assert document["requests"] == {"ok": 4, "failed": 0}
+
+
+def test_a_data_set_without_a_call_that_generates_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "dataset"
+    with DatasetWriter(out, DatasetInfo(block_size=16, hash_scope="local")) as writer:
+        made = short_session("s", first_block=0)
+        counting = tuple(replace(request, kind="count_tokens") for request in made.requests)
+        writer.add(replace(made, requests=counting))
+    done = replay(out, "-o", tmp_path / "run", status=2)
+    assert b"of its 5 requests none asks a model for an answer" in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_nobody_at_the_address(small: Path, tmp_path: Path) -> None:

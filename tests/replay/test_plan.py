@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx.replay.errors import ReplayError
-from agentx.replay.plan import Cut, PlannedRequest, SessionPlan, assign_lanes, plan_session
+from agentx.replay.plan import (
+    Cut,
+    PlannedRequest,
+    SessionPlan,
+    assign_lanes,
+    plan_session,
+    shortest_start,
+)
 from tests.replay.traces import Told, request, session, told_sessions
 
 
@@ -52,6 +59,16 @@ def test_a_request_as_long_as_the_limit_is_sent() -> None:
     plan = plan_session(session(request(0, context_tokens=20)), max_context=20)
     assert plan.cut == Cut()
     assert len(plan.requests) == 1
+
+
+@given(told_sessions())
+def test_the_shortest_start_is_the_least_limit_that_sends_anything(told: Told) -> None:
+    least = shortest_start(told.session)
+    if least is None:
+        assert not plan_session(told.session).requests
+    else:
+        assert plan_session(told.session, max_context=least).requests
+        assert not plan_session(told.session, max_context=least - 1).requests
 
 
 def test_what_a_cut_request_spawned_is_cut_whole() -> None:
