@@ -143,6 +143,13 @@ SERVERS: Mapping[str, Server] = {
 }
 
 
+CONTEXT_LIMITS = (("max_model_len",), ("context_window",), ("meta", "n_ctx"))
+"""Where a model's entry has its longest context: vLLM, SGLang and our engine; Dynamo; llama.cpp.
+
+llama.cpp's `n_ctx_train` beside it is the model's, not what the server was started with.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Models:
     """What `/v1/models` says."""
@@ -165,10 +172,20 @@ def read_models(document: Any) -> Models:
         names.append(name)
         if isinstance(owner := entry.get("owned_by"), str):
             owners.add(owner.lower())
-        limit = entry.get("max_model_len")
-        if isinstance(limit, int) and limit > 0:
+        if (limit := _context_limit(entry)) is not None:
             limits[name] = limit
     return Models(tuple(names), frozenset(owners), limits)
+
+
+def _context_limit(entry: Mapping[str, Any]) -> int | None:
+    """A model's longest context, wherever its server says it; 0 is how some say unknown."""
+    for path in CONTEXT_LIMITS:
+        value: Any = entry
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
 
 
 def recognise(owners: Iterable[str], metrics: bytes) -> Server:

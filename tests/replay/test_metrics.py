@@ -137,6 +137,27 @@ def test_a_list_of_models_is_read() -> None:
     assert read_models({"data": {}}) == Models()
 
 
+@pytest.mark.parametrize(
+    ("entry", "limit"),
+    [
+        ({"max_model_len": 4096}, 4096),
+        ({"context_window": 8192}, 8192),
+        ({"meta": {"n_ctx": 2048, "n_ctx_train": 32768}}, 2048),
+        ({"context_window": 0, "max_model_len": 4096}, 4096),
+        ({"context_window": 0}, None),
+        ({"meta": {"n_ctx_train": 32768}}, None),
+        ({"meta": None, "max_model_len": True}, None),
+        ({"meta": [2048], "context_window": "8192", "max_model_len": -1}, None),
+        ({}, None),
+    ],
+)
+def test_a_context_limit_is_read_wherever_a_server_says_it(
+    entry: dict[str, object], limit: int | None
+) -> None:
+    read = read_models({"data": [{"id": "m"} | entry]})
+    assert read.limits.get("m") == limit
+
+
 def test_every_row_has_its_denominator() -> None:
     for server in SERVERS.values():
         assert bool(server.hits) == bool(server.queries)
