@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +35,8 @@ QUIET_FOR_S = 2 * 60 * 60
 """How long a connection may be silent: longer than any agent waits for an answer."""
 STOP_WRITING_S = 10.0
 """How long the end waits for what is queued to be written; a disk may not answer at all."""
+DISCONNECT_S = 1.0
+"""How long the end waits for mitmproxy to close the connections that are left."""
 SWITCH_EVERY_S = 0.001
 """How long the writer's thread may keep the proxy's waiting for the interpreter."""
 _LOOK_EVERY_S = 0.05
@@ -68,6 +71,8 @@ def capture(settings: Settings, tell: Listeners) -> dict[str, Any]:
 
     A second signal ends the wait for streams in flight. Raises CaptureError, OSError.
     """
+    if settings.upstream.scheme == "https":
+        _check_authorities()
     key = open_folder(settings.spool)
     counters = Counters()
     segments = SegmentWriter(settings.spool, lambda: time.time() * 1000)
@@ -85,6 +90,27 @@ def capture(settings: Settings, tell: Listeners) -> dict[str, Any]:
         "spool_bytes": segments.bytes_written,
         "segments": segments.segments,
     }
+
+
+def _authorities() -> str | None:
+    """The file with the authorities that are trusted; None for those that come with mitmproxy."""
+    return os.environ.get("SSL_CERT_FILE") or None
+
+
+def _check_authorities() -> None:
+    """mitmproxy would look at that file at the first call only, and answer every one with a 502."""
+    path = _authorities()
+    if path is None:
+        return
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:
+        unreadable = isinstance(error, ssl.SSLError) or error.strerror is None
+        reason = "no certificate can be read from it" if unreadable else error.strerror
+        raise CaptureError(
+            f"the environment variable SSL_CERT_FILE names {path}, which is of no use ({reason}); "
+            "let it name a PEM file with the authorities to trust, or unset it"
+        ) from error
 
 
 class _Proxy:
@@ -121,6 +147,7 @@ class _Proxy:
             proxy.options.update(server=False)
             await self._drain()
             counting.cancel()
+            await self._disconnect()
         finally:
             proxy.shutdown()
             await serving
@@ -147,7 +174,7 @@ class _Proxy:
             # An upstream that is down then answers each request with a 502, not with silence.
             connection_strategy="lazy",
             # As other programs do: a company's own authorities.
-            ssl_verify_upstream_trusted_ca=os.environ.get("SSL_CERT_FILE"),
+            ssl_verify_upstream_trusted_ca=_authorities(),
         )
         if "tcp_timeout" in opts:
             opts.update(tcp_timeout=QUIET_FOR_S)
@@ -194,6 +221,18 @@ class _Proxy:
             await asyncio.sleep(_LOOK_EVERY_S)
             if idle and not self._tap.in_flight and not self._unsent():
                 return
+
+    async def _disconnect(self) -> None:
+        """Close what is still open, idle connections above all, and let mitmproxy clean up."""
+        self._tap.done()
+        for handler in list(self._proxyserver.connections.values()):
+            io = handler.transports.get(handler.client)
+            if io is not None and io.handler is not None:
+                io.handler.cancel("capture stops")
+        loop = asyncio.get_running_loop()
+        until = loop.time() + DISCONNECT_S
+        while self._proxyserver.connections and loop.time() < until:  # noqa: ASYNC110 - no event
+            await asyncio.sleep(_LOOK_EVERY_S)
 
     def _unsent(self) -> bool:
         for handler in self._proxyserver.connections.values():

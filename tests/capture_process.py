@@ -76,6 +76,7 @@ class CaptureProcess:
         out, err = await self.process.communicate()
         self.said += err.decode().splitlines(keepends=True)
         assert self.process.returncode == 0, self.said
+        assert not any("Traceback" in line for line in self.said), self.said
         document = orjson.loads(out)
         assert isinstance(document, dict)
         return document

@@ -76,6 +76,34 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path
     )
 
 
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("missing.pem", "No such file or directory"),
+        (".", "Is a directory"),
+        ("empty.pem", "no certificate can be read"),
+        ("damaged.pem", "no certificate can be read"),
+    ],
+)
+def test_authorities_that_cannot_be_read(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    file: str,
+    reason: str,
+) -> None:
+    (tmp_path / "empty.pem").touch()
+    (tmp_path / "damaged.pem").write_text(
+        "-----BEGIN CERTIFICATE-----\nno base64\n-----END CERTIFICATE-----\n"
+    )
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / file))
+    spool = tmp_path / "spool"
+    said = refused(capsys, "--upstream", "a=https://127.0.0.1:9", "--spool", str(spool))
+    assert f"SSL_CERT_FILE names {tmp_path / file}" in said
+    assert reason in said
+    assert not spool.exists()
+
+
 def test_without_mitmproxy(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -499,6 +499,27 @@ async def test_a_stop_waits_no_longer_than_it_may(how: str, tmp_path: Path) -> N
     assert (exchange.ended, response_of(exchange)) == ("proxy_stopped", b"data: begun\n\n")
 
 
+@pytest.mark.parametrize("setting", ["", "missing.pem"])
+async def test_authorities_that_are_not_needed(setting: str, tmp_path: Path) -> None:
+    """An empty SSL_CERT_FILE names no file, and an upstream without TLS needs none."""
+
+    async def handle(exchange: Exchange) -> None:
+        await exchange.read()
+        await exchange.answer(200, [], b"{}")
+
+    environment = {"SSL_CERT_FILE": setting}
+    async with (
+        FakeUpstream(handle) as upstream,
+        CaptureProcess(upstream.url, tmp_path / "spool", environment=environment) as proxy,
+    ):
+        client = await Client.connect(proxy.port)
+        assert (await client.ask("POST", MESSAGES, HEADERS, BODY)).status == 200
+        # A connection that is idle is closed by a stop, and does not hold it up.
+        assert (await proxy.stop())["complete"] == 1
+        assert await client.reader.read() == b""
+        await client.close()
+
+
 async def test_a_kill_keeps_what_came(tmp_path: Path) -> None:
     async def handle(exchange: Exchange) -> None:
         await exchange.read()
