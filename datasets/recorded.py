@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -32,6 +33,11 @@ _MIN_LENGTH = 16
 """Of a line, or of an argument: shorter ones are equal by chance."""
 _MAX_HASHES = 1000
 """Of lines, of ids, of arguments: bounds what one long text adds."""
+
+_PROMPT_TAG = re.compile(
+    r"<(task|prompt|query|user_query|request|message|instructions?|objective)>"
+)
+_MAX_TAGS = 20
 
 _TITLE = re.compile(r"\btitle\b", re.IGNORECASE)
 _COMPACTION = re.compile(
@@ -59,6 +65,13 @@ class SegmentFacts:
     """Of the text alone, whatever its kind."""
     mentions: frozenset[Hash]
     """Of a call: its longer string arguments. Of a text: its longer lines and what may be ids."""
+    wrapped: frozenset[Hash] = frozenset()
+    """Of a user's text: what stands in it between `<task>` and `</task>` and the like."""
+
+    @property
+    def texts(self) -> frozenset[Hash]:
+        """What a tool call may have given it as a prompt: the whole, or what is wrapped in it."""
+        return self.wrapped | {self.text}
 
 
 Facts: TypeAlias = Callable[[int], SegmentFacts]
@@ -137,9 +150,36 @@ def _string_arguments(text: str) -> list[str]:
         arguments = orjson.loads(text.partition("\n")[2])
     except orjson.JSONDecodeError:
         return []
-    values = arguments.values() if isinstance(arguments, dict) else ()
-    texts = (value.strip() for value in values if isinstance(value, str))
+    texts = (value.strip() for value in _strings(arguments))
     return [text for text in texts if len(text) >= _MIN_LENGTH][:_MAX_HASHES]
+
+
+def _strings(arguments: object) -> Iterator[str]:
+    """The strings in lists and objects, at any depth; those of the top level first."""
+    level = [arguments]
+    while level:
+        inner: list[object] = []
+        for value in level:
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, dict):
+                inner.extend(value.values())
+            elif isinstance(value, list):
+                inner.extend(value)
+        level = inner
+
+
+def wrapped(segment: ContextSegment, key: bytes) -> frozenset[Hash]:
+    """Hashes of what a user's text has between the tags that agents put around a prompt."""
+    if segment.kind != "user":
+        return frozenset()
+    found = []
+    for tag in islice(_PROMPT_TAG.finditer(segment.text), _MAX_TAGS):
+        end = segment.text.find(f"</{tag[1]}>", tag.end())
+        inner = segment.text[tag.end() : max(end, 0)].strip()
+        if len(inner) >= _MIN_LENGTH:
+            found.append(inner)
+    return frozenset(hash_text(text, key) for text in found)
 
 
 def _lines(text: str) -> list[str]:

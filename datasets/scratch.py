@@ -23,6 +23,7 @@ from agentx.datasets.recorded import (
     hash_text,
     mentions,
     segment_key,
+    wrapped,
 )
 from agentx.datasets.trace.segments import ContextSegment
 from agentx.datasets.trace.tokens import Tokenizer, Tokens
@@ -115,11 +116,11 @@ class Scratch:
         facts = self._facts.get(number)
         if facts is None:
             (data,) = self._one("SELECT facts FROM segments WHERE number = ?", number)
-            kind, tokens, opaque, name, text, found = orjson.loads(data)
+            kind, tokens, opaque, name, text, found, inner = orjson.loads(data)
             if len(self._facts) >= _KNOWN:
                 self._facts.clear()
             facts = self._facts[number] = SegmentFacts(
-                kind, tokens, opaque, name, text, frozenset(found)
+                kind, tokens, opaque, name, text, frozenset(found), frozenset(inner)
             )
         return facts
 
@@ -176,6 +177,7 @@ class Scratch:
             segment.tool_name,
             hash_text(segment.text, self._key),
             list(mentions(segment, self._key)),
+            list(wrapped(segment, self._key)),
         ]
         self._count += 1
         self._db.execute(

@@ -7,12 +7,35 @@ the whole of its context and its answer, or begins with a prompt that a tool cal
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentx.datasets.kinds import kinds_of
 from agentx.datasets.recorded import ANSWERS, Facts, Hash, Recorded
 from agentx.datasets.trace.model import MAIN_AGENT, Kind
+
+_BESIDE_MS = 60_000.0
+"""A title is asked for this long before or after the talk that it is for begins."""
+
+
+@dataclass(slots=True)
+class _Answered:
+    """A call without ids: what its answer's segments are, and whether a call went on from it."""
+
+    answer: frozenset[int]
+    session: str
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A call without ids that began a session."""
+
+    session: str
+    titles: bool
+    has_tools: bool
+    opened_ms: float
 
 
 class SessionFinder:
@@ -22,8 +45,12 @@ class SessionFinder:
         self._facts = facts
         self._nodes: dict[tuple[int, int], int] = {}
         """A tree of the contexts without ids: (node, segment) → node."""
-        self._open: dict[int, list[tuple[frozenset[int], str]]] = {}
-        """By the node where a context ends: the answer's segments, and its session."""
+        self._open: dict[int, list[_Answered]] = {}
+        """By the node where a context ends."""
+        self._failed: dict[int, str] = {}
+        """The same of calls that failed: their sessions, which the next attempt belongs to."""
+        self._begun: dict[Hash, _Begun] = {}
+        """By the last user's text of a call that began a talk."""
         self._prompts: dict[Hash, str] = {}
         """By the strings that tool calls without ids gave: their session."""
         self._parents: dict[str, str] = {}
@@ -46,19 +73,23 @@ class SessionFinder:
 
     def _continued(self, call: Recorded) -> str:
         node = 0
-        found: str | None = None
+        before: _Answered | None = None
         for segment in call.context.tolist():
-            for answer, session in self._open.get(node, ()):
-                if segment in answer:
-                    found = session
+            fits = [found for found in self._open.get(node, ()) if segment in found.answer]
+            if fits:
+                # Of twins, which begin and were answered alike, each goes on once.
+                before = next((found for found in fits if not found.goes_on), fits[-1])
             node = self._nodes.setdefault((node, segment), len(self._nodes) + 1)
-        found = found or self._prompted(call)
-        if found is None:
-            self._unnamed += 1
-            found = f"none:{self._unnamed}"
+        found = self._failed.pop(node, None)
+        if found is None and before is not None:
+            before.goes_on = True
+            found = before.session
+        found = found or self._prompted(call) or self._beside(call)
+        if call.status != "ok" and node:
+            self._failed[node] = found
         answer = call.answer.tolist()
         if answer:
-            self._open.setdefault(node, []).append((frozenset(answer), found))
+            self._open.setdefault(node, []).append(_Answered(frozenset(answer), found))
         for facts in map(self._facts, answer):
             if facts.kind == "tool_call":
                 self._prompts.update(dict.fromkeys(facts.mentions, found))
@@ -68,8 +99,31 @@ class SessionFinder:
         context = [self._facts(segment) for segment in call.context.tolist()]
         if any(found.kind in ANSWERS for found in context):
             return None
-        texts = [found.text for found in context if found.kind == "user"]
+        texts = (text for found in context if found.kind == "user" for text in found.texts)
         return next((self._prompts[text] for text in texts if text in self._prompts), None)
+
+    def _beside(self, call: Recorded) -> str:
+        """A new session, or that of the talk which a call makes a title for, or the other way
+        round: both carry the same user's text, at about the same time."""
+        self._unnamed += 1
+        own = f"none:{self._unnamed}"
+        context = [self._facts(segment) for segment in call.context.tolist()]
+        said = [found.text for found in context if found.kind == "user"]
+        if not said or any(found.kind in ANSWERS for found in context):
+            return own
+        has_tools = any(found.kind == "tool_definition" for found in context)
+        titles = not has_tools and any(hint.startswith("title") for hint in call.hints)
+        begun = self._begun.get(said[-1])
+        if (
+            begun is not None
+            and begun.titles != titles
+            and (has_tools or begun.has_tools)
+            and call.opened_ms - begun.opened_ms <= _BESIDE_MS
+        ):
+            del self._begun[said[-1]]
+            return begun.session
+        self._begun[said[-1]] = _Begun(own, titles, has_tools, call.opened_ms)
+        return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +166,7 @@ def _agents(
 ) -> list[tuple[str, str]]:
     """By the agents' ids; of calls that have none, those that begin with the prompt of a tool call
     are a subagent's, and those that go on from them."""
-    prompts: set[int] = set()
-    begun: dict[tuple[int, ...], str] = {}
+    prompted = _Prompted(facts)
     agents: list[tuple[str, str]] = []
     for call, content in zip(calls, messages, strict=True):
         own = call.agent
@@ -121,29 +174,72 @@ def _agents(
             own = call.session
         if own is not None:
             agents.append((own, "id"))
-        elif (started := _started(content, begun)) is not None:
-            agents.append((started, "prompt"))
-        elif _is_prompt(content, prompts, facts):
-            begun[content] = f"prompt:{len(begun)}"
-            agents.append((begun[content], "prompt"))
+        elif (found := prompted.agent_of(call, content)) is not None:
+            agents.append((found, "prompt"))
         else:
             agents.append((MAIN_AGENT, "id" if call.session is not None else "prefix"))
-        for segment in call.answer.tolist():
-            if facts(segment).kind == "tool_call":
-                prompts |= facts(segment).mentions
+        prompted.answered(call)
     return agents
 
 
-def _started(content: tuple[int, ...], begun: Mapping[tuple[int, ...], str]) -> str | None:
-    for first, agent in begun.items():
-        if content[: len(first)] == first:
-            return agent
-    return None
+@dataclass(slots=True)
+class _Helper:
+    """A subagent without an id: how its talk began, and how far it has come."""
+
+    agent: str
+    first: tuple[int, ...]
+    latest: tuple[int, ...]
+    answer: frozenset[int]
+    failed: bool
 
 
-def _is_prompt(content: tuple[int, ...], prompts: set[int], facts: Facts) -> bool:
-    """Whether a conversation begins, and with a text that a tool call gave."""
-    found = [facts(segment) for segment in content]
-    if any(f.kind in ANSWERS for f in found):
-        return False
-    return any(f.kind == "user" and f.text in prompts for f in found)
+class _Prompted:
+    """Finds the subagents of a session that have no ids, by the prompts that tool calls gave."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._given: Counter[Hash] = Counter()
+        """How many tool calls gave a text."""
+        self._helpers: list[_Helper] = []
+
+    def answered(self, call: Recorded) -> None:
+        """Take note of the texts that an answer's tool calls give."""
+        for found in map(self._facts, call.answer.tolist()):
+            if found.kind == "tool_call":
+                self._given.update(found.mentions)
+
+    def agent_of(self, call: Recorded, content: tuple[int, ...]) -> str | None:
+        """The subagent whose call it is, if it is one's."""
+        helper = self._going_on(content) or self._new(content)
+        if helper is None:
+            return None
+        helper.latest, helper.answer = content, frozenset(call.answer.tolist())
+        helper.failed = call.status != "ok"
+        return helper.agent
+
+    def _going_on(self, content: tuple[int, ...]) -> _Helper | None:
+        same = [h for h in self._helpers if content[: len(h.first)] == h.first]
+        if any(h.first == content for h in same):
+            # Begun once more: another attempt, or another helper with the same prompt.
+            again = next((h for h in same if h.failed and h.latest == content), None)
+            return again or (same[-1] if len(same) >= self._prompts(content) else None)
+        for helper in same:
+            rest = content[len(helper.latest) :]
+            if content[: len(helper.latest)] == helper.latest and helper.answer & set(rest[:1]):
+                return helper
+        return same[0] if same else None
+
+    def _new(self, content: tuple[int, ...]) -> _Helper | None:
+        if not self._prompts(content):
+            return None
+        agent = f"prompt:{len(self._helpers)}"
+        self._helpers.append(_Helper(agent, content, content, frozenset(), failed=False))
+        return self._helpers[-1]
+
+    def _prompts(self, content: tuple[int, ...]) -> int:
+        """How many tool calls gave the text that a conversation begins with."""
+        found = [self._facts(segment) for segment in content]
+        if any(f.kind in ANSWERS for f in found):
+            return 0
+        given = (self._given[text] for f in found if f.kind == "user" for text in f.texts)
+        return max(given, default=0)

@@ -88,7 +88,8 @@ class Spawns:
         return self._by_prompt(agent, first) or self._by_position(agent, first)
 
     def _by_prompt(self, agent: str, first: int) -> Start | None:
-        texts = {f.text for f in map(self._facts, self._placed[first].messages) if f.kind == "user"}
+        said = map(self._facts, self._placed[first].messages)
+        texts = frozenset[Hash]().union(*(f.texts for f in said if f.kind == "user"))
         for at in range(first - 1, -1, -1):
             call = self._placed[at].call
             if self._placed[at].agent == agent:

@@ -734,3 +734,131 @@ def test_an_answer_that_comes_back_without_its_thinking_is_carried_all_the_same(
     assert [parents(s) for s in sessions] == [[None, 0]]
     appended = [s.tokens for s in sessions[0].segments if s.request == 1][:2]
     assert sessions[0].requests[0].output_context_tokens == sum(appended)
+
+
+ANONYMOUS: dict[str, Any] = {"session": None}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"tasks": [{"prompt": PROMPT, "kind": "general"}]},
+        {"prompts": [PROMPT]},
+        {"task": {"more": {"prompt": PROMPT + " "}}},
+    ],
+)
+@pytest.mark.parametrize(
+    "text", [PROMPT, f"<task>\n{PROMPT}\n</task>\n<env>x</env>", f"Do: <prompt>{PROMPT}</prompt>"]
+)
+def test_without_ids_a_prompt_is_found_in_nested_arguments_and_between_tags(
+    arguments: Any, text: str, tmp_path: Path
+) -> None:
+    start = said("I will ask.", call("t1", "Task", **arguments))
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], start, at=0, **ANONYMOUS),
+            ask([user(text)], REPORT, at=150, tools=(BASH,), **ANONYMOUS),
+            ask([FIRST, start, result("t1", "greet")], DONE, at=1000, **ANONYMOUS),
+        ],
+    )
+    assert kinds(session) == ["main", "subagent", "main"]
+    assert [r.spawned_by for r in session.requests] == [None, 0, None]
+    assert session.requests[2].waits_for == (1,)
+
+
+def test_a_tag_that_holds_an_argument_by_chance_joins_nothing(tmp_path: Path) -> None:
+    path = "/home/dev/project/app.py"
+    read = said("I will look.", call("t1", "Read", path=path))
+    sessions = built(
+        tmp_path,
+        [
+            ask([FIRST], read, at=0, **ANONYMOUS),
+            ask([user(f"<cwd>{path}</cwd>\n{path}\n<task>x")], DONE, at=150, **ANONYMOUS),
+        ],
+    )
+    assert [len(s.requests) for s in sessions] == [1, 1]
+
+
+def test_without_ids_helpers_with_one_prompt_are_told_apart(tmp_path: Path) -> None:
+    start = said(call("t1", "Task", prompt=PROMPT), call("t2", "Task", prompt=PROMPT))
+    reads = [said(f"Helper {i}.", call(f"u{i}", command=f"cat {i}")) for i in range(2)]
+    backs = [result(f"u{i}", f"file {i}") for i in range(2)]
+    votes = [said(f"I vote {i} for good reasons.") for i in range(2)]
+    both: dict[str, Any] = {
+        "role": "user",
+        "content": [*result("t1", "vote 0")["content"], *result("t2", "vote 1")["content"]],
+    }
+    helper: dict[str, Any] = {"tools": (BASH,), **ANONYMOUS}
+    session = one(
+        tmp_path,
+        [
+            ask([FIRST], start, at=0, **ANONYMOUS),
+            ask([user(PROMPT)], None, at=150, status=529, **helper),
+            ask([user(PROMPT)], reads[0], at=160, **helper),
+            ask([user(PROMPT)], reads[1], at=170, **helper),
+            ask([user(PROMPT), reads[1], backs[1]], votes[1], at=400, **helper),
+            ask([user(PROMPT), reads[0], backs[0]], votes[0], at=410, **helper),
+            ask([FIRST, start, both], DONE, at=1000, **ANONYMOUS),
+        ],
+    )
+    agents = [request.agent_id for request in session.requests]
+    assert agents == ["main", *("agent-1",) * 2, *("agent-2",) * 2, "agent-1", "main"]
+    assert parents(session) == [None, None, 1, None, 3, 2, 0]
+    assert session.requests[6].waits_for == (4, 5)
+
+
+@pytest.mark.parametrize("first", ["title", "talk"])
+def test_without_ids_a_title_belongs_to_the_talk_that_it_is_for(first: str, tmp_path: Path) -> None:
+    both = ["title", "talk"] if first == "title" else ["talk", "title"]
+    system = "Give the conversation a title."
+    exchanges = [
+        ask([FIRST], said("Files"), at=at, tools=(), system=system, **ANONYMOUS)
+        if what == "title"
+        else ask([FIRST], LIST, at=at, **ANONYMOUS)
+        for at, what in ((0, both[0]), (20, both[1]))
+    ]
+    sessions = built(
+        tmp_path,
+        [
+            *exchanges,
+            ask([FIRST, LIST, LISTED], DONE, at=300, **ANONYMOUS),
+            ask([FIRST], said("What kind of them?"), at=400, **ANONYMOUS),
+            ask([user("Another.")], said("X"), at=500, tools=(), system=system, **ANONYMOUS),
+        ],
+    )
+    names = ["title" if what == "title" else "main" for what in both]
+    assert [kinds(s) for s in sessions] == [[*names, "main"], ["main"], ["main"]]
+
+
+@pytest.mark.parametrize("failed", [{"status": 529}, {"ended": "client_gone"}])
+def test_without_ids_the_next_attempt_belongs_to_the_one_that_failed(
+    failed: Any, tmp_path: Path
+) -> None:
+    sessions = built(
+        tmp_path,
+        [
+            ask([FIRST], None, at=0, **failed, **ANONYMOUS),
+            ask([FIRST], None, at=100, **failed, **ANONYMOUS),
+            ask([FIRST], LIST, at=200, **ANONYMOUS),
+            ask([FIRST], LIST, at=300, **ANONYMOUS),
+        ],
+    )
+    assert [parents(s) for s in sessions] == [[None, 0, 1], [None]]
+
+
+def test_without_ids_twins_go_on_each_by_itself(tmp_path: Path) -> None:
+    """They began and were answered alike; which one is which cannot be known, nor matters."""
+    more = [user("And three?"), user("And four?")]
+    sessions = built(
+        tmp_path,
+        [
+            ask([FIRST], DONE, at=0, **ANONYMOUS),
+            ask([FIRST], DONE, at=10, **ANONYMOUS),
+            ask([FIRST, DONE, more[0]], None, at=500, status=529, **ANONYMOUS),
+            ask([FIRST, DONE, more[0]], said("No."), at=600, **ANONYMOUS),
+            ask([FIRST, DONE, more[1]], said("Yes."), at=700, **ANONYMOUS),
+            ask([FIRST, DONE, more[1], said("Yes."), MORE], said("So."), at=900, **ANONYMOUS),
+        ],
+    )
+    assert [parents(s) for s in sessions] == [[None, 0, 1], [None, 0, 1]]
