@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import orjson
 
+from agentx.replay.counting import Counting, fit
 from agentx.replay.errors import ReplayError
 from agentx.replay.requests import Form
 from agentx.replay.servers import FORCED_BOTH
@@ -27,26 +27,6 @@ No number that a server might have as a limit or a default.
 
 PROBE_WORDS = (64, 576)
 PROBE_MESSAGES = (2, 6)
-
-SLOPE_TOLERANCE = 0.01
-"""A word that is this close to one token counts as one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """How a server counts a prompt: words × slope + overhead + messages × per message."""
-
-    slope: float
-    """Tokens a word."""
-    overhead: float
-    """Tokens that the template adds to every prompt."""
-    per_message: float
-    """Tokens that it adds a message."""
-
-    @property
-    def words_per_token(self) -> float:
-        """Words to send for a token of the trace; 1 where the slope is 1 within 1 %."""
-        return 1.0 if abs(self.slope - 1) <= SLOPE_TOLERANCE else 1 / self.slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +76,14 @@ async def probe(transport: HttpTransport, target: Target, seed: int) -> Probe:
                     "prompt_tokens": exchange.meter.prompt_tokens,
                 }
             )
-    return Probe(form, exact, fit(samples), cached, tuple(samples))
+    counting = fit(samples)
+    if counting is not None and not counting.plausible:
+        raise ReplayError(
+            f"{target.endpoint.chat} counts {samples[0]['prompt_tokens']} prompt tokens for "
+            f"{PROBE_WORDS[0]} words and {samples[-1]['prompt_tokens']} for {PROBE_WORDS[1]}: "
+            "its counts do not follow the prompt; --no-preflight takes each word for one token"
+        )
+    return Probe(form, exact, counting, cached, tuple(samples))
 
 
 async def _accepted_form(transport: HttpTransport, target: Target) -> tuple[Form, Exchange]:
@@ -152,15 +139,3 @@ def _probe_messages(words: int, messages: int, seed: int) -> bytes:
             for role, start, end in zip(roles, starts, ends, strict=True)
         ]
     )
-
-
-def fit(samples: list[dict[str, int | None]]) -> Counting | None:
-    """Least squares of prompt tokens over words and messages; None if a count is missing."""
-    counts = [sample["prompt_tokens"] for sample in samples]
-    if not counts or any(count is None for count in counts):
-        return None
-    terms = np.array([[sample["words"], sample["messages"], 1] for sample in samples], float)
-    (slope, per_message, overhead), *_ = np.linalg.lstsq(terms, np.array(counts, float))
-    if not slope > 0:
-        return None
-    return Counting(round(float(slope), 6), round(float(overhead), 3), round(float(per_message), 3))

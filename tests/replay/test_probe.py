@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from agentx.replay.counting import Counting, fit
 from agentx.replay.endpoint import parse_url
 from agentx.replay.errors import ReplayError
-from agentx.replay.probe import Counting, Probe, fit, probe
+from agentx.replay.probe import Probe, probe
 from agentx.replay.requests import Form
 from agentx.replay.servers import OPENAI
 from agentx.replay.target import Target
@@ -90,6 +91,12 @@ async def test_slope_and_template_are_told_apart(slope: float, words_per_token: 
     assert found.counting.per_message == pytest.approx(5, abs=0.3)
     assert found.counting.words_per_token == pytest.approx(words_per_token, rel=0.005)
     assert not found.cached_reported
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.002, 0.09, 21.0, 1e6, -1.0])
+async def test_counts_of_something_else_are_refused(slope: float) -> None:
+    with pytest.raises(ReplayError, match="do not follow the prompt; --no-preflight"):
+        await probed(counting_like(slope, 99_999, 0))
 
 
 def refusing(*names: str, status: int = 400) -> Handler:
