@@ -29,7 +29,7 @@ class Hit(NamedTuple):
     blocks: int
     """Whole blocks alone: what is promised."""
     upper: int
-    """If a server's finer blocks also share the parent's tail."""
+    """If a server's finer blocks also share the tail: the parent's, or another session's."""
 
 
 Key: TypeAlias = tuple[str, int]
@@ -42,6 +42,8 @@ class _Open:
     runs: list[BlockRuns]
     left: int
     """Requests of it that are still to come."""
+    own: SeenBlocks
+    """Blocks of its prompts that were taken."""
     seen: set[int] = field(default_factory=set)
     """Requests of it whose prompts were taken."""
 
@@ -62,24 +64,27 @@ def theoretical_hits(
         at = open_sessions.get(sent.session_id)
         if at is None:
             session = load(sent.session_id)
-            at = _Open(session, list(whole_runs(session.requests)), left[sent.session_id])
+            runs = list(whole_runs(session.requests))
+            at = _Open(session, runs, left[sent.session_id], SeenBlocks(block_size))
             open_sessions[sent.session_id] = at
         if sent.taken:
-            hits[sent.session_id, sent.request] = _hit(at, sent.request, seen)
+            hits[sent.session_id, sent.request] = _hit(at, sent.request, seen, block_size)
         at.left -= 1
         if not at.left:
             del open_sessions[sent.session_id]
     return hits
 
 
-def _hit(at: _Open, index: int, seen: SeenBlocks) -> Hit:
+def _hit(at: _Open, index: int, seen: SeenBlocks, block_size: int) -> Hit:
     request = at.session.requests[index]
     blocks = decode(at.runs[index])
     hit = seen.hit_then_add(blocks, request.context_tokens, request.tail_id)
+    own = at.own.hit_then_add(blocks, request.context_tokens, request.tail_id)
     parent = request.parent
-    upper = hit
+    # What another session's prompt had after the blocks that it shares is not told.
+    upper = min(request.context_tokens, hit + block_size - 1) if hit > own else hit
     if parent is not None and parent in at.seen:
-        upper = max(hit, shared_tokens(request, at.session.requests[parent], output=False))
+        upper = max(upper, shared_tokens(request, at.session.requests[parent], output=False))
     at.seen.add(index)
     return Hit(hit, upper)
 
