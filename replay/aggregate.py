@@ -6,18 +6,20 @@ life. A figure that cannot be known is None.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agentx.replay.counting import Counting
 from agentx.replay.metrics import CacheCounters
-from agentx.replay.probe import Counting
+from agentx.replay.possible import may_have_warmed, most_hits
 
 SEND_LAG_BOUND_MS = 50.0
 """A run whose p99 send lag is above this is client-bound: its load is not what was asked for."""
@@ -71,11 +73,21 @@ class Tokens:
 
 
 @dataclass(slots=True)
+class Surplus:
+    """Cached tokens reported beyond what there can be."""
+
+    requests: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
 class Aggregator:
     """Takes the rows of a run, one after the other."""
 
     counting: Counting | None = None
     """How the server counts, for the theoretical rate in its tokens."""
+    block_size: int | None = None
+    """The trace's, to judge whether more hits are reported than there can be."""
     ok: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     tokens: Tokens = field(default_factory=Tokens)
@@ -87,6 +99,11 @@ class Aggregator:
     """Answered requests whose theoretical hits were not worked out."""
     assumed: int = 0
     """Answered requests whose TPOT rests on an assumption."""
+    judged: int = 0
+    """Answered requests of which it is known how many hits there can be at most."""
+    surplus: Surplus = field(default_factory=Surplus)
+    unsure: int = 0
+    """Failed requests that may be in the server's cache, so that nothing is impossible."""
     reconnects: int = 0
     first_sent: float | None = None
     last_end: float | None = None
@@ -110,6 +127,7 @@ class Aggregator:
         self.reconnects += row["reconnects"] or 0
         if row["error"] is not None:
             self.errors[row["error"]] += 1
+            self.unsure += may_have_warmed(row)
             return
         self.ok += 1
         self._add_times(row)
@@ -147,6 +165,7 @@ class Aggregator:
         else:
             sums.prompt += row["prompt_tokens"]
             sums.cached += row["cached_tokens"]
+            self._judge(row)
         if self.counting is not None:
             count = self.counting
             whole = count.overhead + count.per_message * row["messages"]
@@ -157,6 +176,17 @@ class Aggregator:
                 seen += count.slope * count.words_per_token * hit
                 sums.server_theoretical += min(whole, seen)
 
+    def _judge(self, row: Mapping[str, Any]) -> None:
+        if self.block_size is None:
+            return
+        most = most_hits(row, self.counting, self.block_size)
+        if most is None:
+            return
+        self.judged += 1
+        if (more := row["cached_tokens"] - most) > 0:
+            self.surplus.requests += 1
+            self.surplus.tokens += math.ceil(more)
+
     def document(
         self, *, scaled: float | None, counters: CacheCounters | None, client: ClientState
     ) -> dict[str, Any]:
@@ -166,6 +196,9 @@ class Aggregator:
             "requests": {"ok": self.ok, "failed": self.errors.total()},
             "errors": dict(sorted(self.errors.items())),
             "hit_rate": self._hit_rates(counters),
+            "hits_beyond_possible": asdict(self.surplus)
+            if self.judged and not self.unsure
+            else None,
             "ttft_ms": figures(self._ttft, scale),
             "tpot_ms": figures(self._tpot, scale),
             "itl_ms": figures(self._itl, scale),

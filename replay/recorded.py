@@ -102,7 +102,7 @@ class RecordedLoad:
     def finish(self, scaled: float | None, stopped_by: signal.Signals | None) -> dict[str, Any]:
         """Work out the figures, write the tables and run.json, which is returned."""
         hits = self._hits()
-        aggregator = Aggregator(counting=self._counting)
+        aggregator = Aggregator(counting=self._counting, block_size=self._dataset.info.block_size)
 
         def complete(row: Mapping[str, Any]) -> Mapping[str, Any]:
             hit = hits.get((row["session_id"], row["request"]))
@@ -154,10 +154,12 @@ class RecordedLoad:
     ) -> list[str]:
         """What a reader must know before the numbers: short names, documented in docs/run.md."""
         telemetry, counting = self._telemetry, self._counting
+        surplus = aggregate["hits_beyond_possible"]
         found = {
             "partial": stopped_by is not None,
             "client-bound": aggregate["client"]["bound"],
             "none-answered": aggregate["requests"]["ok"] == 0,
+            "more-hits-than-possible": surplus is not None and surplus["requests"] > 0,
             "not-probed": not self._options.preflight,
             "words-adjusted": counting is not None and counting.words_per_token != 1,
             "metrics-reset": was_reset(self._target.server, telemetry.before, telemetry.after),

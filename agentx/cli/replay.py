@@ -220,6 +220,13 @@ def _remarks(document: Mapping[str, Any]) -> Iterator[str]:
         f"Hit rate: theoretical {_share(rates['theoretical'])}, "
         f"reported {_share(rates['reported'])}, by metrics {_share(rates['metrics'])}"
     )
+    if "more-hits-than-possible" in document["verdicts"]:
+        surplus = document["hits_beyond_possible"]
+        yield (
+            f"  More hits than possible: {surplus['requests']:,} requests reported "
+            f"{surplus['tokens']:,} cached tokens that had not been sent before; the cache was "
+            "warm (give another --seed, or start the server anew), or the server counts wrongly"
+        )
     yield (
         f"Throughput: {_number(speed['requests_per_s'])} requests/s, "
         f"{_number(speed['input_tokens_per_s'])} input tokens/s, "

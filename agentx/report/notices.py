@@ -64,6 +64,15 @@ def _warnings(run: RunView) -> Iterator[Notice]:
             "below; use fewer sessions, a faster machine, or a slower engine clock."
         )
         yield Notice("warning", "client-bound", "Client-bound", words)
+    if (beyond := number(run.aggregate, "hits_beyond_possible", "requests")) is not None and beyond:
+        tokens = number(run.aggregate, "hits_beyond_possible", "tokens")
+        words = (
+            f"{units.whole(beyond)} requests reported {units.whole(tokens)} cached tokens that had "
+            "not been sent before in this run, more than rounding explains: the cache was warm "
+            "from an earlier run, somebody else uses the server, or it counts wrongly. The "
+            "reported hit rate is too high, and what was lost is hidden."
+        )
+        yield Notice("warning", "more hits than possible", "More hits than possible", words)
     if failed and answered:
         title = f"{failed:,} of {len(rows):,} requests failed"
         words = "Latencies and hit rates are over the answered ones only."

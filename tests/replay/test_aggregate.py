@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentx.replay.aggregate import Aggregator, ClientState, figures
+from agentx.replay.counting import Counting
 from agentx.replay.metrics import CacheCounters
-from agentx.replay.probe import Counting
 
 IDLE = ClientState(loop_lags_ms=[1.0, 2.0], cpu_s=0.1, peak_rss_mb=100)
 
@@ -41,6 +41,7 @@ def row(**fields: Any) -> dict[str, Any]:
         "engine_tpot_ms": None,
         "engine_e2e_ms": None,
         "error": None,
+        "status": 200,
         "reconnects": 0,
     }
     return given | fields
@@ -131,6 +132,81 @@ def test_hits_that_were_not_worked_out_are_unknown() -> None:
     found = document(row(theoretical_tokens=None))
     assert found["hit_rate"]["theoretical"] is None
     assert found["tokens"]["theoretical"] is None
+
+
+@given(
+    upper=st.integers(0, 5000),
+    slope=st.floats(0.5, 3),
+    overhead=st.integers(0, 60),
+    per_message=st.integers(0, 12),
+    block=st.sampled_from([16, 64, 512]),
+    messages=st.integers(1, 40),
+)
+def test_what_a_server_can_find_is_never_too_much_and_a_warm_cache_is(
+    upper: int, slope: float, overhead: int, per_message: int, block: int, messages: int
+) -> None:
+    counting = Counting(slope=slope, overhead=overhead, per_message=per_message)
+    a_token = counting.slope * counting.words_per_token
+    context = upper + 4000
+    whole = round(overhead + messages * per_message + a_token * context)
+    # Its template, its next message's beginning, blocks of one token: all that may be found.
+    most = round(overhead + messages * per_message + a_token * upper)
+    given = row(
+        context_tokens=context,
+        theoretical_tokens=upper // block * block,
+        theoretical_upper_tokens=upper,
+        messages=messages + 1,
+        kept_messages=messages if upper else 0,
+        prompt_tokens=whole + per_message,
+        cached_tokens=most if upper else overhead,
+    )
+    for known in (counting, None):
+        made = Aggregator(counting=known, block_size=block)
+        made.add(given)
+        if known is not None or overhead + messages * per_message < 64:
+            assert made.surplus.requests == 0
+    made = Aggregator(counting=counting, block_size=block)
+    made.add(given | {"cached_tokens": whole})
+    assert (made.surplus.requests, made.judged) == (1, 1)
+    assert 0 < made.surplus.tokens <= whole
+
+
+def test_more_hits_than_tokens_are_impossible_whatever_was_sent() -> None:
+    made = Aggregator(block_size=64)
+    made.add(row(theoretical_upper_tokens=1000, cached_tokens=1011))
+    assert (made.surplus.requests, made.surplus.tokens) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("failed", "judged"),
+    [
+        ({"error": "timeout", "status": None}, False),
+        ({"error": "broken", "status": None}, False),
+        ({"error": "http_5xx", "status": 502}, False),
+        ({"error": "http_4xx", "status": 400}, True),
+        ({"error": "connect", "status": None}, True),
+        ({"error": "cancelled", "status": None}, True),
+        # It counts as taken.
+        ({"error": "timeout", "status": 200}, True),
+    ],
+)
+def test_nothing_is_impossible_after_a_request_that_may_have_warmed_the_cache(
+    failed: dict[str, Any], judged: bool
+) -> None:
+    made = Aggregator(block_size=64)
+    made.add(row(cached_tokens=1010, theoretical_upper_tokens=0))
+    made.add(row(**failed))
+    found = made.document(scaled=None, counters=None, client=IDLE)["hits_beyond_possible"]
+    assert (found is not None) == judged
+    assert not judged or found["requests"] == 1
+
+
+def test_hits_of_which_nothing_is_known_are_not_judged() -> None:
+    for one in (row(theoretical_upper_tokens=None), row(cached_tokens=None)):
+        made = Aggregator(block_size=64)
+        made.add(one)
+        found = made.document(scaled=None, counters=None, client=IDLE)
+        assert found["hits_beyond_possible"] is None
 
 
 def test_a_fast_clock_scales_latencies_and_rates_but_not_the_servers_own_times() -> None:

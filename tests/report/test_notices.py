@@ -40,6 +40,19 @@ def test_a_run_with_no_answer_says_that_first_and_once() -> None:
     assert marks(made.view()) == ["none answered"]
 
 
+def test_more_hits_than_possible_are_a_warning() -> None:
+    run = synthetic.run().view()
+    for beyond, expected in (
+        ({"requests": 3, "tokens": 9000}, ["more hits than possible"]),
+        ({"requests": 0, "tokens": 0}, []),
+        (None, []),
+        ("x", []),
+    ):
+        aggregate = {**run.aggregate, "hits_beyond_possible": beyond}
+        document = {**run.document, "aggregate": aggregate}
+        assert marks(RunView(run.name, document, run.rows, None, {})) == expected
+
+
 def test_verdicts_of_the_run_are_put_in_words() -> None:
     run = synthetic.run().view()
     document = {**run.document, "verdicts": ["metrics-reset", "words-adjusted", "unheard-of", 3]}
