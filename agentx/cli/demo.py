@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentx.cli.output import json_option, log, print_json, progress
+from agentx.cli.signals import ended_by_exception
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,12 +68,22 @@ def demo(out: Path | None, as_json: bool) -> int:
     """
     from agentx.cli.errors import CommandError
 
-    began = perf_counter()
     folder = _new_folder() if out is None else out
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
         raise CommandError(f"{folder} exists already: name a new folder with -o") from None
+    try:
+        return _run(folder, as_json=as_json)
+    finally:
+        # Stopped before anything was in it, the folder would only be in the next demo's way.
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _run(folder: Path, *, as_json: bool) -> int:
+    """The demo into an empty folder; returns the exit status."""
+    began = perf_counter()
     dataset = _import(folder / "dataset")
     levels: list[Level] = []
     for sessions in SESSIONS_AT_ONCE:
@@ -105,7 +117,7 @@ def _import(folder: Path) -> Dataset:
     from agentx.datasets.samples import sample_folder
 
     log("Importing three bundled traces ...")
-    with sample_folder() as traces:
+    with ended_by_exception(), sample_folder() as traces:
         info = import_weka(traces, folder, licence="Apache-2.0", say=log)
     counts = info.counts
     log(f"  {counts.sessions} sessions, {counts.requests} requests, {counts.subagents} subagents")

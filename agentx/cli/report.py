@@ -14,14 +14,14 @@ from agentx.cli.output import json_option
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "-o",
-    "--output",
+    "--out",
     required=True,
     metavar="FILE.html",
     type=click.Path(path_type=Path),
     help="The page to write; an earlier page of ours there is replaced.",
 )
 @json_option
-def report(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
+def report(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """Lay out one or more runs as a self-contained HTML page: open it, mail it.
 
     The page has its charts, its style and its script inside and fetches nothing. With several
@@ -38,13 +38,13 @@ def report(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
 
     if len(runs) > MAX_RUNS:
         raise CommandError(f"{len(runs)} runs are too many for one page: {MAX_RUNS} at most")
-    check_target(output)
+    check_target(out)
     views = load_runs(runs)
-    size = write_page(output, render(views))
+    size = write_page(out, render(views))
     if as_json:
         print_json(
             {
-                "report": str(output.resolve()),
+                "report": str(out.resolve()),
                 "bytes": size,
                 "runs": [
                     {"run": str(run.resolve()), "name": view.name, "requests": len(view.rows)}
@@ -53,7 +53,7 @@ def report(runs: tuple[Path, ...], output: Path, as_json: bool) -> None:
             }
         )
     else:
-        click.echo(str(output))
+        click.echo(str(out))
 
 
 def check_target(path: Path) -> None:

@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from agentx.cli import run
+from agentx.datasets import importer
 from agentx.datasets.parquet.reader import Dataset
 from agentx.replay import conduct
 from agentx.replay.aggregate import ClientState
@@ -112,6 +113,31 @@ def test_a_folder_that_exists_is_refused_and_left_alone(
     )
     assert list(tmp_path.iterdir()) == []
     assert asked == []
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_demo_that_ends_before_it_has_made_anything_leaves_no_folder(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(importer, "import_weka", ends)
+    folder = tmp_path / "demo"
+    assert run(["demo", "-o", str(folder)]) == (130 if isinstance(error, KeyboardInterrupt) else 2)
+    assert not folder.exists()
+
+
+def test_a_demo_that_is_interrupted_later_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(conduct, "conduct", interrupted)
+    folder = tmp_path / "demo"
+    assert run(["demo", "-o", str(folder)]) == 130
+    assert [path.name for path in folder.iterdir()] == ["dataset"]
 
 
 def test_a_stopped_replay_ends_the_demo(

@@ -21,7 +21,7 @@ def test_it_prints_where_the_page_is(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    assert run(["report", str(folder), "-o", str(page)]) == 0
+    assert run(["report", str(folder), "--out", str(page)]) == 0
     assert capsys.readouterr().out == f"{page}\n"
     assert page.read_text().startswith("<!doctype html>")
     assert list(tmp_path.glob(".*")) == []
