@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 
 from agentx.datasets.trace.block_runs import block_lists
 from agentx.datasets.trace.model import Session
+from agentx.replay.exchange import Exchange, Transport
 from agentx.replay.plan import Cut, PlannedRequest, SessionPlan, plan_session
 from agentx.replay.requests import Form
 from agentx.replay.rows import Sent, row_of
 from agentx.replay.session import Due, SessionMachine, Think
 from agentx.replay.text import Prompt, SessionText
-from agentx.replay.transport import Exchange, Transport
 
 RowSink: TypeAlias = Callable[[Mapping[str, Any]], None]
 """Takes a finished request's row; may raise OSError, which ends the run."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import orjson
 
 from agentx.replay.errors import ReplayError
-from agentx.replay.transport import short
+from agentx.replay.exchange import short
 
 START_S = 30.0
 STOP_S = 5.0

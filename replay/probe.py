@@ -13,10 +13,11 @@ import orjson
 
 from agentx.replay.counting import Counting, fit
 from agentx.replay.errors import ReplayError
+from agentx.replay.exchange import Exchange, short
 from agentx.replay.requests import Form
 from agentx.replay.servers import FORCED_BOTH
 from agentx.replay.target import Target
-from agentx.replay.transport import Exchange, HttpTransport, short
+from agentx.replay.transport import HttpTransport
 from agentx.replay.words import probe_words
 
 LENGTH_TOKENS = 23

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from agentx.replay.exchange import ErrorClass, Exchange
 from agentx.replay.measure import tpot_ms
 from agentx.replay.plan import PlannedRequest
-from agentx.replay.transport import ErrorClass, Exchange
 
 REQUESTS = pa.schema(
     [

@@ -12,8 +12,9 @@ import aiohttp
 
 from agentx.replay.endpoint import Endpoint, without_v1
 from agentx.replay.errors import ReplayError
+from agentx.replay.exchange import short
 from agentx.replay.servers import Models, Server, read_models, recognise
-from agentx.replay.transport import HttpTransport, Page, reason, short
+from agentx.replay.transport import HttpTransport, Page, reason
 
 REACH_S = 10.0
 METRICS_S = 5.0

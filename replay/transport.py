@@ -12,28 +12,13 @@ import ssl
 from dataclasses import dataclass
 from time import perf_counter
 from types import SimpleNamespace, TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Self
 
 import aiohttp
 import orjson
 
-from agentx.replay.measure import StreamError, StreamMeter, error_message
-
-ErrorClass: TypeAlias = Literal[
-    "connect",
-    "tls",
-    "timeout",
-    "http_429",
-    "http_4xx",
-    "http_5xx",
-    "not_sse",
-    "error_event",
-    "broken",
-    "empty",
-    "wrong_length",
-    "cancelled",
-]
-"""What went wrong with a request. Everything but None is a request that failed."""
+from agentx.replay.exchange import ErrorClass, Exchange, short
+from agentx.replay.measure import StreamError, error_message
 
 CONNECT_S = 10.0
 """How long a connection may take to be made."""
@@ -47,57 +32,9 @@ STALE_S = 1.0
 
 READ_BUFFER = 1 << 20
 ERROR_BODY = 64 * 1024
-DETAIL = 200
 
 _STALE = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError)
 _EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":", b"\xef\xbb\xbf")
-
-
-class Exchange:
-    """One request on its way; filled in as things happen, so that a fault keeps what came before.
-
-    Times are seconds on `time.perf_counter`.
-    """
-
-    __slots__ = (
-        "connect_s",
-        "connecting",
-        "detail",
-        "end",
-        "error",
-        "headers",
-        "meter",
-        "reconnects",
-        "reused",
-        "sent",
-        "status",
-    )
-
-    def __init__(self) -> None:
-        self.sent: float | None = None
-        """When its first byte went to the connection; until then, when it was begun."""
-        self.connect_s = 0.0
-        """Time that making a connection took; 0 where a kept one was used."""
-        self.connecting: float | None = None
-        """When the connection in the making was begun."""
-        self.headers: float | None = None
-        self.end: float | None = None
-        self.status: int | None = None
-        self.meter = StreamMeter()
-        self.error: ErrorClass | None = None
-        self.detail: str | None = None
-        """What the fault was, short and in printable characters."""
-        self.reconnects = 0
-        """Times that a kept connection turned out to be closed, and another took the request."""
-        self.reused = False
-        """The connection had served an earlier request."""
-
-
-class Transport(Protocol):
-    """What a driver needs of a way to the server."""
-
-    async def send(self, body: bytes, exchange: Exchange) -> None:
-        """Send one chat completion and fill in the exchange; raises only when cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +233,6 @@ def reason(error: Exception) -> str:
         # A name that cannot be resolved has an errno of its own, below 0.
         return os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or str(cause)
     return short(str(cause)) or type(cause).__name__
-
-
-def short(text: str, limit: int = DETAIL) -> str:
-    """One line of printable characters, cut at the limit."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * limit]).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _described(response: aiohttp.ClientResponse, body: bytes) -> str:

@@ -14,9 +14,9 @@ import pytest
 from agentx.datasets.errors import DatasetError
 from agentx.datasets.trace.model import Agent, Session
 from agentx.replay.driver import Driver, Load, Preparation
+from agentx.replay.exchange import Exchange
 from agentx.replay.requests import Form
 from agentx.replay.session import Think
-from agentx.replay.transport import Exchange
 from tests.replay.traces import request
 
 FORM = Form("m", forced=("min_tokens", "ignore_eos"))

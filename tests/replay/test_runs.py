@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from agentx.replay.errors import ReplayError
+from agentx.replay.exchange import Exchange
 from agentx.replay.plan import PlannedRequest
 from agentx.replay.rows import REQUESTS, Sent, row_of
 from agentx.replay.runs import RunWriter, open_run
-from agentx.replay.transport import Exchange
 
 
 def planned(index: int = 0, output: int = 2) -> PlannedRequest:

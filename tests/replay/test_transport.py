@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from agentx.replay.transport import Exchange, HttpTransport, short
+from agentx.replay.exchange import Exchange, short
+from agentx.replay.transport import HttpTransport
 from tests.replay.fake_server import (
     DONE,
     END,
