@@ -116,8 +116,8 @@ def _import(folder: Path) -> Dataset:
     from agentx.datasets.parquet.reader import open_dataset
     from agentx.datasets.samples import sample_folder
 
-    log("Importing three bundled traces ...")
     with ended_by_exception(), sample_folder() as traces:
+        log("Importing three bundled traces ...")
         info = import_weka(traces, folder, licence="Apache-2.0", say=log)
     counts = info.counts
     log(f"  {counts.sessions} sessions, {counts.requests} requests, {counts.subagents} subagents")

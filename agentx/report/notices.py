@@ -56,7 +56,8 @@ def _warnings(run: RunView) -> Iterator[Notice]:
             words += f" All {failed:,} requests failed: see Failed requests."
         yield Notice("warning", "none answered", "No request was answered", words)
     if at(run.document, "complete") is not True:
-        words = f"{_ended(run)} Everything here is over the {len(rows):,} requests that had ended."
+        ended = units.counted(len(rows), "request")
+        words = f"{_ended(run)} Everything here is over the {ended} that had ended."
         yield Notice("warning", "partial", "Partial run", words)
     if at(run.aggregate, "client", "bound") is True:
         words = (
@@ -67,9 +68,9 @@ def _warnings(run: RunView) -> Iterator[Notice]:
     if (beyond := number(run.aggregate, "hits_beyond_possible", "requests")) is not None and beyond:
         tokens = number(run.aggregate, "hits_beyond_possible", "tokens")
         words = (
-            f"{units.whole(beyond)} requests reported {units.whole(tokens)} cached tokens that had "
-            "not been sent before in this run, more than rounding explains: the cache was warm "
-            "from an earlier run, somebody else uses the server, or it counts wrongly. The "
+            f"{units.counted(int(beyond), 'request')} reported {units.whole(tokens)} cached tokens "
+            "that had not been sent before in this run, more than rounding explains: the cache was "
+            "warm from an earlier run, somebody else uses the server, or it counts wrongly. The "
             "reported hit rate is too high, and what was lost is hidden."
         )
         yield Notice("warning", "more hits than possible", "More hits than possible", words)

@@ -10,6 +10,11 @@ def whole(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A count with its noun: 1 lane, 1,234 lanes."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def short(value: float | None) -> str:
     """A number to three significant digits: 0.123, 12.3, 1,230."""
     if value is None:

@@ -190,6 +190,47 @@ def test_dark_light_and_paper_have_their_own_colours(shown: Opened) -> None:
     assert shown.faults == []
 
 
+RUN_TOGETHER = """
+    all => all.flatMap(axis => {
+        const boxes = [...axis.querySelectorAll('text')].map(text => text.getBoundingClientRect());
+        return boxes.slice(1).filter((box, n) => {
+            const before = boxes[n];
+            return box.left < before.right + 2 && before.left < box.right + 2
+                && box.top < before.bottom && before.top < box.bottom;
+        });
+    }).length
+"""
+"""How many numbers of axes touch the one before."""
+
+CUT = """
+    all => all.filter(text => {
+        const inner = text.getBoundingClientRect();
+        const outer = text.closest('svg').getBoundingClientRect();
+        return inner.left < outer.left || inner.right > outer.right
+            || inner.top < outer.top || inner.bottom > outer.bottom;
+    }).map(text => text.textContent)
+"""
+"""Titles of axes that do not fit in their chart."""
+
+
+@pytest.mark.parametrize("width", [390, 700, 1280])
+def test_axes_have_room_for_their_numbers_and_titles(
+    chromium: Browser, page_file: Path, width: int
+) -> None:
+    with opened(chromium, page_file, viewport={"width": width, "height": 900}) as found:
+        axes = ".xaxislayer-above, .yaxislayer-above"
+        assert found.page.eval_on_selector_all(axes, RUN_TOGETHER) == 0
+        assert found.page.eval_on_selector_all(".xtitle, .ytitle", CUT) == []
+        numbers = found.page.eval_on_selector_all(
+            "[data-chart]",
+            """all => all.filter(div => div.layout.xaxis.type === 'log')
+                .map(div => div.querySelectorAll('.xaxislayer-above text').length)""",
+        )
+        assert len(numbers) == 5
+        assert min(numbers) >= 1
+        assert found.faults == []
+
+
 def test_it_fits_a_phone(chromium: Browser, page_file: Path) -> None:
     phone = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
     with opened(chromium, page_file, **phone) as found:

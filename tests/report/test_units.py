@@ -72,3 +72,10 @@ def test_a_flag_that_is_neither_is_unknown() -> None:
         "unknown",
         "unknown",
     ]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 lanes"), (1, "1 lane"), (1234, "1,234 lanes")]
+)
+def test_one_of_a_thing_is_no_plural(number: int, words: str) -> None:
+    assert units.counted(number, "lane") == words

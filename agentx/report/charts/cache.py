@@ -25,7 +25,7 @@ from agentx.report.charts.figure import (
 )
 from agentx.report.distribution import nice_width, thin
 from agentx.report.rows import Bools, Floats, Rows
-from agentx.report.units import percent, tokens, whole
+from agentx.report.units import counted, percent, tokens, whole
 
 _BINS = 60
 
@@ -119,7 +119,7 @@ def where_tokens_went(rows: Rows) -> Chart:
     summary = (
         f"Of {tokens(sums.server_prompt)} prompt tokens, {tokens(sums.reported)} were found in "
         f"the cache, {tokens(sums.lost)} could have been and were not, {tokens(sums.new)} were "
-        f"new ({whole(sums.requests)} requests)."
+        f"new ({counted(sums.requests, 'request')})."
     )
     legend = tuple(key for key, _ in parts)
     return Chart("tokens", title, caption, summary, drawing, legend, height=110, wide=True)
@@ -236,13 +236,13 @@ def theoretical_against_achieved(rows: Rows) -> Chart:
     # Servers round down to their own block; what that costs is no lost prefix.
     full = int((lost > np.maximum(0.01 * findable, 64)).sum())
     summary = (
-        f"{whole(len(shown))} requests; {whole(full)} of them found over 1 % (and over 64 tokens) "
-        f"less than an endless cache would have."
+        f"{counted(len(shown), 'request')}; {whole(full)} of them found over 1 % (and over 64 "
+        f"tokens) less than an endless cache would have."
     ) + drawn_of(len(picked), len(shown), "those that lost most")
     drawing = figure(
         line,
         dots,
-        xaxis=axis("theoretical, tokens as the trace counts"),
-        yaxis=axis("reported, tokens as the server counts"),
+        xaxis=axis("theoretical, trace's tokens"),
+        yaxis=axis("reported, server's tokens"),
     )
     return Chart("achieved", title, caption, summary, drawing, height=420)

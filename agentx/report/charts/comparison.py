@@ -24,7 +24,7 @@ from agentx.report.charts.figure import (
 )
 from agentx.report.distribution import curve
 from agentx.report.rows import Floats
-from agentx.report.units import percent
+from agentx.report.units import counted, percent
 
 MAX_RUNS = len(SERIES)
 """Curves of one chart: as many as there are colours."""
@@ -127,14 +127,18 @@ def ttft_curves(runs: Sequence[Waits]) -> Chart:
         )
         for key, (_, found) in zip(keys, drawn, strict=True)
     ]
-    summary = "; ".join(f"{run.label}: {found.values:,} requests" for run, found in drawn) + "."
+    summary = (
+        "; ".join(f"{run.label}: {counted(found.values, 'request')}" for run, found in drawn) + "."
+    )
     if len(known) > len(drawn):
         summary += f" The first {len(drawn)} of {len(known)} runs are drawn."
     if len(known) < len(runs):
         summary += f" {len(runs) - len(known)} of the {len(runs)} runs have no TTFT."
     drawing = figure(
         *traces,
-        xaxis=log_axis("ms", np.concatenate([found.at for _, found in drawn])),
+        xaxis=log_axis(
+            "ms", np.maximum(np.concatenate([found.at for _, found in drawn]), _FLOOR_MS)
+        ),
         yaxis=share_axis("share of requests"),
     )
     return Chart("runs_ttft", title, caption, summary, drawing, keys, height=300)

@@ -24,7 +24,7 @@ from agentx.report.charts.figure import (
 )
 from agentx.report.distribution import nice_width
 from agentx.report.rows import Floats, Rows
-from agentx.report.units import duration, percent, whole
+from agentx.report.units import counted, duration, percent, whole
 
 MAX_BARS = 3000
 MAX_TRACKS = 120
@@ -92,7 +92,7 @@ def lanes_chart(rows: Rows) -> Chart:
     ends = np.where(np.isfinite(rows.end_s[sent]), rows.end_s[sent], starts)
     lanes = rows.lane[sent]
     summary = (
-        f"{whole(len(np.unique(lanes)))} lanes, {whole(len(sent))} requests, "
+        f"{counted(len(np.unique(lanes)), 'lane')}, {counted(len(sent), 'request')}, "
         f"{whole(int(rows.failed[sent].sum()))} of them failed; "
         f"{duration(float(ends.max()) * 1000)} from first to last."
     )

@@ -23,7 +23,7 @@ from agentx.report.charts.figure import (
 )
 from agentx.report.distribution import Curve, curve, thin
 from agentx.report.rows import Floats, Rows
-from agentx.report.units import duration, whole
+from agentx.report.units import counted, duration, whole
 
 _MARKS = (0.5, 0.9, 0.99)
 
@@ -48,26 +48,26 @@ _TTFT = _Latency(
     "ttft",
     "TTFT: time to first token",
     "From sending a request to the first event that carries output of any kind.",
-    "requests",
+    "request",
 )
 _TPOT = _Latency(
     "tpot",
     "TPOT: time per output token",
     "How long each further token of an answer took, averaged over the answer.",
-    "requests",
+    "request",
 )
 _ITL = _Latency(
     "itl",
     "ITL: gap between events",
     "The gap between one output event and the next: how evenly the text flows. Events that came "
     "in one piece have a gap of 0 (drawn at 0.001 ms).",
-    "gaps",
+    "gap",
 )
 _E2E = _Latency(
     "e2e",
     "E2E: whole request",
     "From sending a request to the end of its answer.",
-    "requests",
+    "request",
 )
 
 
@@ -120,13 +120,13 @@ def _chart(
     )
     p50, p90, p99 = (duration(time) for time in times.tolist())
     summary = (
-        f"{whole(measured.values)} {latency.noun}: half within {p50}, "
+        f"{counted(measured.values, latency.noun)}: half within {p50}, "
         f"nine in ten within {p90}, 99 in a hundred within {p99}."
     )
     drawing = figure(
         *lines,
         xaxis=log_axis("ms", drawn),
-        yaxis=share_axis(f"share of {latency.noun}"),
+        yaxis=share_axis(f"share of {latency.noun}s"),
     )
     legend = tuple(keys) if engine is not None else ()
     return Chart(latency.key, latency.title, caption, summary, drawing, legend)
@@ -152,7 +152,8 @@ def ttft_against_uncached(rows: Rows) -> Chart:
     caption = (
         "Each dot is a request: to the right, more of its prompt had to be computed anew; "
         "upwards, its first token came later. A rising cloud means that misses cost time; "
-        "dots that stand above it waited for something else, as a queue."
+        "dots that stand above it waited for something else, as a queue. A prompt that was cached "
+        "whole is drawn at 1."
     )
     uncached = rows.prompt_tokens - rows.cached_tokens
     shown = np.flatnonzero(rows.answered & np.isfinite(uncached) & np.isfinite(ttft))
@@ -174,12 +175,12 @@ def ttft_against_uncached(rows: Rows) -> Chart:
         hovertemplate="%{text}<br>%{x:,.0f} tokens computed<br>%{y:,.4~g} ms<extra></extra>",
     )
     summary = (
-        f"{whole(len(shown))} requests; the median computed "
+        f"{counted(len(shown), 'request')}; the median computed "
         f"{whole(float(np.median(uncached[shown])))} tokens."
     ) + drawn_of(len(drawn), len(shown), "the slowest")
     drawing = figure(
         dots,
-        xaxis=log_axis("tokens that were not cached (0 is drawn at 1)", uncached[drawn]),
-        yaxis=log_axis("TTFT, ms", ttft[drawn]),
+        xaxis=log_axis("tokens not cached", np.maximum(uncached[drawn], 1)),
+        yaxis=log_axis("TTFT, ms", np.maximum(ttft[drawn], _FLOOR_MS)),
     )
     return Chart("ttft_uncached", title, caption, summary, drawing, height=340, wide=True)

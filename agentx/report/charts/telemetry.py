@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from agentx.report.charts.figure import SERIES, Chart, Key, axis, figure, plain,
 from agentx.report.distribution import thin
 from agentx.report.facts import visible
 from agentx.report.rows import Floats
-from agentx.report.units import percent
+from agentx.report.units import duration, megabytes, percent
 
 MAX_SERIES = len(SERIES)
 """Lines of one chart."""
@@ -44,6 +44,32 @@ class _Group:
     unit: str
 
 
+_WORDS = {
+    "cpu": "processor",
+    "loop_lag_ms": "loop lag",
+    "rss_mb": "memory",
+    **dict.fromkeys(("vllm:kv_cache_usage_perc", "sglang:token_usage"), "KV cache"),
+    **dict.fromkeys(
+        (
+            "vllm:num_requests_running",
+            "sglang:num_running_reqs",
+            "llamacpp:requests_processing",
+            "dynamo_frontend_inflight_requests",
+        ),
+        "running",
+    ),
+    **dict.fromkeys(
+        (
+            "vllm:num_requests_waiting",
+            "sglang:num_queue_reqs",
+            "llamacpp:requests_deferred",
+            "dynamo_frontend_queued_requests",
+        ),
+        "waiting",
+    ),
+}
+"""Words for the series that a run of ours keeps; others go by their own names."""
+
 _GROUPS = (
     _Group(
         "kv",
@@ -60,7 +86,7 @@ _GROUPS = (
         "How many requests the server computes at once, and how many stand in its queue, as its "
         "/metrics say.",
         "server",
-        re.compile(r"running|waiting|queue_re|processing|deferred"),
+        re.compile(r"running|waiting|queued?_re|processing|deferred|inflight"),
         "requests",
     ),
     _Group(
@@ -142,23 +168,21 @@ def _chart(group: _Group, lines: Mapping[str, tuple[Floats, Floats]]) -> Chart:
     shown = list(lines.items())[:MAX_SERIES]
     traces = []
     said = []
-    keys = tuple(
-        Key(visible(name, 60), colour) for colour, (name, _) in zip(SERIES, shown, strict=False)
-    )
-    for key, (name, (times, values)) in zip(keys, shown, strict=True):
+    labels = _labels([name for name, _ in shown])
+    keys = tuple(Key(label, colour) for label, colour in zip(labels, SERIES, strict=False))
+    for key, (_, (times, values)) in zip(keys, shown, strict=True):
         places = thin(values, _POINTS)
         traces.append(
             go.Scatter(
                 x=plain(times[places], 6),
                 y=plain(values[places], 4),
                 mode="lines",
-                name=safe(name),
+                name=safe(key.label),
                 line={"color": key.colour, "width": 1.5},
                 hovertemplate="%{y:,.4~g} at %{x:,.4~g} s<extra></extra>",
             )
         )
-        top = float(values.max())
-        said.append(f"{key.label} up to {percent(top) if 'share' in group.unit else f'{top:,.4g}'}")
+        said.append(f"{key.label} up to {_with_unit(float(values.max()), group.unit)}")
     summary = f"{'; '.join(said)}."
     if len(lines) > len(shown):
         summary += f" {len(shown)} of {len(lines)} series are drawn."
@@ -173,6 +197,25 @@ def _chart(group: _Group, lines: Mapping[str, tuple[Floats, Floats]]) -> Chart:
     )
     legend = keys if len(keys) > 1 else ()
     return Chart(f"telemetry_{group.key}", group.title, group.caption, summary, drawing, legend)
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """What series are called: in words where they are known and no two would be called the same."""
+    words = [_WORDS.get(name) for name in names]
+    return [
+        visible(name, 60) if word is None or words.count(word) > 1 else word
+        for name, word in zip(names, words, strict=True)
+    ]
+
+
+def _with_unit(value: float, unit: str) -> str:
+    if unit == "ms":
+        return duration(value)
+    if unit == "MB":
+        return megabytes(value)
+    if "share" in unit:
+        return percent(value)
+    return f"{value:,.4g}"
 
 
 def _plausible(value: object) -> bool:

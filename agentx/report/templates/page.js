@@ -42,6 +42,17 @@
 
   const charts = [...document.querySelectorAll("[data-chart]")];
 
+  // Numbers for a logarithmic axis, of so many pixels each: 1, 2, 5 where there is room for them,
+  // else each power of ten, or each second, third ...; within a decade as on a straight axis.
+  const withNumbers = (axis, length, each) => {
+    if (!axis || axis.type !== "log") return axis;
+    const decades = axis.range[1] - axis.range[0];
+    const room = length / decades;
+    if (decades < 0.8) return { ...axis, nticks: Math.max(2, Math.floor(length / each)) };
+    const tight = room * Math.log10(2) < each;
+    return { ...axis, dtick: tight ? Math.ceil(each / room) : "D2" };
+  };
+
   const draw = (div) => {
     const figure = JSON.parse(document.getElementById(div.dataset.chart).textContent);
     const layout = { ...figure.layout, template: template(), autosize: !printing };
@@ -51,6 +62,9 @@
     if (printing) {
       layout.width = PRINTED_WIDTH[div.dataset.width];
     }
+    const { l, r, t, b } = layout.margin;
+    layout.xaxis = withNumbers(layout.xaxis, (layout.width ?? div.clientWidth) - l - r, 52);
+    layout.yaxis = withNumbers(layout.yaxis, layout.height - t - b, 20);
     return Plotly.react(div, figure.data, layout, {
       responsive: true,
       displaylogo: false,
@@ -84,6 +98,13 @@
     }
   };
 
+  let width = window.innerWidth;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth !== width) {
+      width = window.innerWidth;
+      redraw();
+    }
+  });
   dark.addEventListener("change", redraw);
   paper.addEventListener("change", (event) => print(event.matches));
   window.addEventListener("beforeprint", () => print(true));

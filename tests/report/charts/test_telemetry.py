@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from agentx.replay.runs import TELEMETRY
+from agentx.replay.servers import SERVERS
 from agentx.report.charts.telemetry import MAX_SERIES, series_of, telemetry_charts
 from tests.report import synthetic
 
@@ -67,3 +68,36 @@ def test_more_lines_than_colours_are_cut_and_said() -> None:
     (chart,) = telemetry_charts(series_of(table(*rows)))
     assert len(synthetic.traces(chart)) == MAX_SERIES
     assert f"{MAX_SERIES} of {MAX_SERIES + 3} series" in chart.summary
+
+
+def test_series_that_are_known_go_by_words_and_values_have_their_unit() -> None:
+    charts = telemetry_charts(
+        series_of(
+            table(
+                (0, "client", "rss_mb", 160.9),
+                (0, "client", "loop_lag_ms", 1.25),
+                (0, "server", "vllm:num_requests_running", 3),
+                (0, "server", "odd_waiting", 2),
+            )
+        )
+    )
+    assert {chart.key.removeprefix("telemetry_"): chart.summary for chart in charts} == {
+        "queue": "odd_waiting up to 2; running up to 3.",
+        "lag": "loop lag up to 1.25 ms.",
+        "memory": "memory up to 161 MB.",
+    }
+
+
+def test_two_series_of_one_word_keep_their_names() -> None:
+    names = ("vllm:num_requests_running", "sglang:num_running_reqs")
+    (chart,) = telemetry_charts(series_of(table(*((0.0, "server", name, 1.0) for name in names))))
+    assert {key.label for key in chart.legend} == set(names)
+
+
+def test_every_server_that_tells_its_queue_has_it_drawn_in_words() -> None:
+    for server in SERVERS.values():
+        if not server.sums:
+            continue
+        lines = table(*((0.0, "server", name, 1.0) for name in server.sums))
+        chart = next(c for c in telemetry_charts(series_of(lines)) if c.key == "telemetry_queue")
+        assert {key.label for key in chart.legend} == {"running", "waiting"}, server.kind
