@@ -64,7 +64,7 @@ def cache_counters(server: Server, before: Reading, after: Reading) -> CacheCoun
     """Growth of hits and queries between two readings; None where it cannot be known.
 
     It cannot where the server has no such counters, where one of them fell (the server was started
-    anew), or where hits stayed 0 because nothing is counted.
+    anew) or more were hit than looked up, or where hits stayed 0 because nothing is counted.
     """
     if not server.hits or not before:
         return None
@@ -72,7 +72,7 @@ def cache_counters(server: Server, before: Reading, after: Reading) -> CacheCoun
         return None
     hits = _growth(server.hits, before, after)
     queries = _growth(server.queries, before, after)
-    if hits is None or queries is None:
+    if hits is None or queries is None or hits > queries:
         return None
     return CacheCounters(hits, queries)
 

@@ -175,6 +175,8 @@ def open_run(path: Path | str) -> Run:
             if state == "finished":
                 with path.open("rb") as file:
                     tables[name] = pq.ParquetFile(file).read()
+                # Damage can leave what decodes, but is no text.
+                tables[name].validate(full=True)
             else:
                 schema = _SCHEMAS[name]
                 tables[name] = pa.Table.from_batches(_batches(journal_rows(path), schema), schema)

@@ -9,6 +9,9 @@ import click
 
 WRONG_USE = 2
 
+LONGEST = 1000
+"""Characters of a sentence; of a longer one the middle is left out."""
+
 
 class CommandError(click.ClickException):
     """A sentence that says what is wrong, where, and what to do; exit status 2."""
@@ -47,5 +50,8 @@ def _os_error(error: OSError) -> str:
 
 
 def _sentence(text: str) -> str:
-    text = " ".join(text.split())
+    # Names and reasons may come from files of others: nothing that a terminal would obey.
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
     return text if text.endswith((".", "!", "?")) else text + "."

@@ -54,6 +54,14 @@ def test_growth_is_what_counts() -> None:
     assert cache_counters(VLLM, before, after) == CacheCounters(75, 100)
 
 
+def test_more_hits_than_lookups_are_unknown() -> None:
+    before = read_metrics(VLLM_PAGE, VLLM)
+    after = dict(before)
+    after["vllm:prefix_cache_hits_total"] += 101
+    after["vllm:prefix_cache_queries_total"] += 100
+    assert cache_counters(VLLM, before, after) is None
+
+
 def test_a_counter_that_fell_is_unknown_and_noticed() -> None:
     before = read_metrics(VLLM_PAGE, VLLM)
     after = {**before, "vllm:prefix_cache_hits_total": 3.0}

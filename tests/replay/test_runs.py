@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from agentx.replay.errors import ReplayError
 from agentx.replay.exchange import Exchange
 from agentx.replay.plan import PlannedRequest
 from agentx.replay.rows import REQUESTS, Sent, row_of
-from agentx.replay.runs import RunWriter, open_run
+from agentx.replay.runs import TELEMETRY, RunWriter, open_run
 
 
 def planned(index: int = 0, output: int = 2) -> PlannedRequest:
@@ -146,6 +148,17 @@ def damaged(folder: Path, name: str, data: bytes) -> Path:
 def test_a_damaged_run_is_one_sentence(tmp_path: Path, name: str, data: bytes, words: str) -> None:
     with pytest.raises(ReplayError, match=words):
         open_run(damaged(tmp_path / "run", name, data))
+
+
+def test_text_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    with RunWriter(tmp_path / "run", {}) as writer:
+        writer.write_tables()
+        writer.finish({})
+    broken = pa.array([b"\x83"], pa.binary()).view(pa.string())
+    columns = [broken if field.name == "name" else pa.nulls(1, field.type) for field in TELEMETRY]
+    pq.write_table(pa.table(columns, names=TELEMETRY.names), tmp_path / "run" / "telemetry.parquet")
+    with pytest.raises(ReplayError, match="damaged"):
+        open_run(tmp_path / "run")
 
 
 def test_a_missing_or_torn_table_is_one_sentence(tmp_path: Path) -> None:
