@@ -10,7 +10,6 @@ import resource
 import sys
 from array import array
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, TypeAlias
@@ -74,9 +73,11 @@ class Telemetry:
         self._note_client()
         for task in self._tasks:
             task.cancel()
+        # Not `await task` with its cancellation suppressed: ours would be swallowed with it.
+        await asyncio.wait(self._tasks)
         for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+            if not task.cancelled():
+                task.result()
         self.after = await self._scrape()
         self._note_server(self.after)
 
